@@ -1,0 +1,66 @@
+/* What was sent, by purpose: counted by the wrappers in comm.c, never assumed.
+ *
+ * elements: of the whole tensor that a collective works on (all-reduce: its count; all-gather and
+ * reduce-scatter: the count of the full side), which is what the closed formulas of docs/math.md
+ * count. wire bytes: what one rank sends in a ring, 2 (p-1)/p of the bytes for an all-reduce,
+ * (p-1)/p for an all-gather, reduce-scatter or broadcast, all of them for a send. Groups of one
+ * rank send nothing and are not counted. One grouped launch of several tensors is one call.
+ */
+#ifndef COMMON_BACKEND_LEDGER_H
+#define COMMON_BACKEND_LEDGER_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#define LEDGER_LIST(X)                       \
+    X(LEDGER_TP_FORWARD, "tp forward")       \
+    X(LEDGER_TP_BACKWARD, "tp backward")     \
+    X(LEDGER_TP_RECOMPUTE, "tp recompute")   \
+    X(LEDGER_NORM_FORWARD, "norm forward")   \
+    X(LEDGER_NORM_BACKWARD, "norm backward") \
+    X(LEDGER_EMBED, "embedding")             \
+    X(LEDGER_HEAD, "head and loss")          \
+    X(LEDGER_DP, "dp gradients")             \
+    X(LEDGER_ZERO, "zero")                   \
+    X(LEDGER_PP, "pipeline")                 \
+    X(LEDGER_NORM2, "grad norm")             \
+    X(LEDGER_SAVE, "checkpoint")
+
+enum ledger_purpose {
+#define X(id, name) id,
+    LEDGER_LIST(X)
+#undef X
+        LEDGER_COUNT
+};
+
+struct ledger_row {
+    int64_t calls, elements, wire_bytes;
+    double seconds; /* from begin to the end of wait, of which part may have been hidden */
+    double exposed; /* spent in wait */
+};
+
+struct ledger {
+    enum ledger_purpose purpose; /* of the collectives to come */
+    struct ledger_row row[LEDGER_COUNT];
+};
+
+/* "tp forward" ... */
+const char *ledger_name(enum ledger_purpose p);
+
+/* Counts a call; l may be NULL. */
+void ledger_add(struct ledger *l, int64_t elements, int64_t wire_bytes);
+
+/* Sets what the following collectives are for; returns what they were for before. */
+enum ledger_purpose ledger_for(struct ledger *l, enum ledger_purpose purpose);
+
+/* Sets all counts to zero. */
+void ledger_clear(struct ledger *l);
+
+/* Sum over the purposes first .. last. */
+struct ledger_row ledger_sum(const struct ledger *l, enum ledger_purpose first,
+                             enum ledger_purpose last);
+
+/* A table: purpose, calls, elements, wire bytes, ms, ms exposed; rows without calls left out. */
+void ledger_print(const struct ledger *l, FILE *out);
+
+#endif
