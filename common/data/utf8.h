@@ -1,0 +1,14 @@
+/* UTF-8 as Unicode defines it (RFC 3629): no overlong forms, no surrogates, nothing over U+10FFFF. */
+#ifndef COMMON_DATA_UTF8_H
+#define COMMON_DATA_UTF8_H
+
+#include <stddef.h>
+
+/* Bytes of the character that starts at text[0], 1 to 4; 0 when none of the n bytes' beginnings is
+ * a whole, valid character. n = 0 gives 0. */
+size_t utf8_length(const unsigned char *text, size_t n);
+
+/* Offset of the first byte that does not start a valid character, or n when all is valid. */
+size_t utf8_invalid(const unsigned char *text, size_t n);
+
+#endif
