@@ -1,14 +1,20 @@
 /* The configuration of a run: struct config, its keys, defaults, checks and print-outs.
  *
- * The keys stand once, in config_keys.def; the struct, the reader, the checks, --print-config and
- * docs/config.md follow from that table. The life of a configuration:
+ * The keys stand once, in config_keys.def, and the values of choices in config_choices.def; the
+ * struct below, the reader, the checks, --print-config and docs/config.md follow from them. A key
+ * model.width is the field cfg->model.width: int64_t for whole numbers, double for real ones, bool
+ * for on/off, an enum for a choice, char[CONFIG_TEXT] for text.
  *
- *   config_default(&cfg);
- *   yaml_read(&cfg, path);                  common/cli/yaml.h, or config_set() key by key
- *   config_override(&cfg, "train.lr=1e-3"); arguments win over the file
- *   config_preset(&cfg);                    model.preset fills what nobody gave
- *   config_resolve(&cfg, ranks, vocab);     0 and auto become values
- *   config_validate(&cfg, ranks);           sizes against layout, before anything is allocated
+ * The life of a configuration:
+ *
+ *     config_default(&cfg);
+ *     yaml_read(&cfg, path);                      common/cli/yaml.h: file:line in each message
+ *     config_override(&cfg, "train.lr=1e-3");     arguments win over the file
+ *     config_resolve(&cfg, ranks, vocab);         presets, 0 and auto become values
+ *     config_validate(&cfg, ranks);               sizes against layout, before any allocation
+ *
+ * All functions are local: every rank calls them with the same input and gets the same result,
+ * which config_digest() lets the ranks compare.
  */
 #ifndef COMMON_MODEL_CONFIG_H
 #define COMMON_MODEL_CONFIG_H
@@ -20,12 +26,137 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum { CONFIG_TEXT = 512 }; /* bytes of a text value, with its end */
+enum { CONFIG_TEXT = 512 }; /* bytes of a text value, its end included */
 
-/* The choices of each CHOICE key: code, as written in a file. */
-#define LAYER_KIND(X)   X(LAYER_FULL, "full") X(LAYER_COLA, "cola") X(LAYER_SVD, "svd")
-#define SWITCH_AUTO_(X) X(SWITCH_AUTO, "auto") X(SWITCH_ON, "on") X(SWITCH_OFF, "off")
-#define INIT_KIND(X)    X(INIT_AUTO, "auto") X(INIT_COLA, "cola") X(INIT_STANDARD, "standard")
-#define SCHEDULE_KIND(X)         \
-    X(SCHEDULE_COSINE, "cosine") \
-    X(SCHEDULE_LINEAR, "linear") X(SCHEDULE_WSD, "wsd") X(SCHEDULE_CONSTANT, "constant")
+/* clang-format off */
+
+/* enum layer_kind { LAYER_FULL, LAYER_COLA, LAYER_SVD }; and so on */
+#define KIND(kind)       enum kind {
+#define CODE(code, text) code,
+#define END()            };
+#include "common/model/config_choices.def"
+
+/* struct config_model, config_data, config_train, config_parallel, config_run, config_sample */
+#define SECTION(section, help)              struct config_##section {
+#define TEXT(key, init, empty, help)        char key[CONFIG_TEXT];
+#define INT(key, init, lo, hi, unit, help)  int64_t key;
+#define REAL(key, init, lo, hi, unit, help) double key;
+#define FLAG(key, init, help)               bool key;
+#define CHOICE(key, kind, init, help)       enum kind key;
+#define END(section)                        };
+#include "common/model/config_keys.def"
+
+/* clang-format on */
+
+enum {
+    CONFIG_KEYS = 0 /* their number: 0 + 1 + 1 ... */
+#define SECTION(section, help)
+#define TEXT(key, init, empty, help)        +1
+#define INT(key, init, lo, hi, unit, help)  +1
+#define REAL(key, init, lo, hi, unit, help) +1
+#define FLAG(key, init, help)               +1
+#define CHOICE(key, kind, init, help)       +1
+#define END(section)
+#include "common/model/config_keys.def"
+};
+
+/* Who gave a value; a later one wins over an earlier one. A preset named in the file gives way to
+ * the file's own sizes; one named by an argument replaces them. */
+enum config_origin {
+    ORIGIN_DEFAULT,
+    ORIGIN_FILE_PRESET,
+    ORIGIN_FILE,
+    ORIGIN_ARGUMENT_PRESET,
+    ORIGIN_ARGUMENT
+};
+
+struct config {
+    struct config_model model;
+    struct config_data data;
+    struct config_train train;
+    struct config_parallel parallel;
+    struct config_run run;
+    struct config_sample sample;
+    char name[128];                    /* the file's name without folder and ending */
+    unsigned char origin[CONFIG_KEYS]; /* enum config_origin of each key */
+    int32_t line[CONFIG_KEYS];         /* line of the file that gave it; 0 = none */
+};
+
+enum config_type {
+    CONFIG_IS_TEXT,
+    CONFIG_IS_INT,
+    CONFIG_IS_REAL,
+    CONFIG_IS_FLAG,
+    CONFIG_IS_CHOICE
+};
+
+/* One row of the table of keys. */
+struct config_key {
+    const char *section, *key; /* "model", "width" */
+    const char *name;          /* "model.width" */
+    enum config_type type;
+    size_t offset;           /* of the field in struct config */
+    const char *text;        /* default of TEXT */
+    bool may_be_empty;       /* TEXT */
+    int64_t integer, lo, hi; /* default and bounds of INT; default of FLAG and CHOICE */
+    double real, real_lo, real_hi;
+    const char *const *choices; /* CHOICE: NULL-ended, indexed by the enum */
+    const char *unit, *help;
+};
+
+/* The table, in the order of config_keys.def: CONFIG_KEYS rows. */
+const struct config_key *config_keys(void);
+
+/* The row of a dotted name; NULL when there is none. */
+const struct config_key *config_find(const char *name);
+
+/* Every key gets its default; origin of all is ORIGIN_DEFAULT. */
+void config_default(struct config *cfg);
+
+/* Sets the key `name` from text as written in a file or an argument. origin: ORIGIN_FILE or
+ * ORIGIN_ARGUMENT; line: of the file, 0 for an argument. Errors: ST_ECONFIG for an unknown name
+ * (with the nearest one), one given twice by the same origin, and a value of the wrong kind or
+ * out of its range. The message begins with the key; the caller puts the place in front. */
+enum status config_set(struct config *cfg, const char *name, const char *text,
+                       enum config_origin origin, int line);
+
+/* Sets a key from an argument "model.width=256". An empty text is written key="" with its quotes.
+ * Errors as config_set(), with the argument in the message. */
+enum status config_override(struct config *cfg, const char *argument);
+
+/* Turns presets, zeros and auto into values.
+ * ranks: processes of the job; 0 = as the configuration says (a dry run), which takes dp 0 as 1.
+ * vocab: tokens of the tokenizer; 0 = not known: model.vocab 0 then stays 0.
+ * run.threads 0 stays 0: it may differ from node to node. Errors: ST_ECONFIG for an unknown
+ * preset. Resolving twice changes nothing. */
+enum status config_resolve(struct config *cfg, int64_t ranks, int64_t vocab);
+
+/* Checks a resolved configuration against itself and the layout. ranks: as config_resolve().
+ * Errors: ST_ECONFIG with one message that names both numbers and a way out. */
+enum status config_validate(const struct config *cfg, int64_t ranks);
+
+/* model.vocab rounded up to what embedding and head hold: a multiple of 64 and of tp, so that
+ * every grain is equal. The same in every layout whose tp is a power of two up to 64. */
+int64_t config_vocab_padded(const struct config *cfg);
+
+/* Nonzero when the layers have a bottleneck (cola, svd). */
+int config_low_rank(const struct config *cfg);
+
+/* The word for a choice: config_choice_name("model.layer", LAYER_COLA) is "cola". NULL when the
+ * key is no choice or has no such value. */
+const char *config_choice_name(const char *name, int value);
+
+/* Writes cfg as YAML that yaml_read() takes back to the same values. Errors: ST_EIO. */
+enum status config_print(FILE *out, const struct config *cfg);
+
+/* Writes the table of keys: name, value in cfg, default, unit or choices, help. Errors: ST_EIO. */
+enum status config_table(FILE *out, const struct config *cfg);
+
+/* Writes docs/config.md. Errors: ST_EIO. */
+enum status config_markdown(FILE *out);
+
+/* xxHash64 of what config_print() writes: equal when all keys have equal values. Errors:
+ * ST_ENOMEM. */
+enum status config_digest(uint64_t *digest, const struct config *cfg);
+
+#endif
