@@ -11,11 +11,21 @@ extern "C" {
 /* NN: y[M,N] = a[M,K] b[K,N]    NT: y[M,N] = a[M,K] b[N,K]' */
 enum gemm_kind { GEMM_NN, GEMM_NT };
 
+/* One more pair of operands of a product, of the shapes and grains along K of the first. */
+struct gemm_part {
+    struct tensor a, b;
+};
+
 /* y = sum over K grains (a b, each grain's partial product times its column of k_scale)
- *     + c (when given) + y (when accumulate). */
+ *     + c (when given) + y (when accumulate).
+ * With `more` further pairs (q, k and v that lead back to one input) each grain's partial product
+ * is a b + more[0].a more[0].b + more[1].a more[1].b, added in this order before grains are
+ * summed; widths along K may differ from pair to pair, the number of grains does not. */
 struct gemm {
     struct tensor y, a, b;
     enum gemm_kind kind;
+    int more; /* further pairs in use: 0, 1 or 2 */
+    struct gemm_part part[2];
     int accumulate;
     const struct tensor *c;       /* [M, N] residual, or NULL; may be y itself */
     const struct tensor *k_scale; /* [M, grains of K] or NULL */
