@@ -3,8 +3,8 @@
  * Samples. A sample is one row: seq inputs and seq targets, targets being the inputs shifted by
  * one. With packing, sample k has inputs [k seq, (k + 1) seq) of the token stream and targets one
  * further on, across the borders of documents: (count - 1) / seq samples, rounded up. The last one
- * may lack tokens and is padded: its missing inputs are the pad id, its missing targets
- * LOADER_IGNORED. So every token but the first is a target exactly once an epoch. Without packing
+ * may lack tokens and is padded: its missing inputs are the pad id (0 where the
+ * tokenizer has none), its missing targets LOADER_IGNORED. So every token but the first is a target exactly once an epoch. Without packing
  * a sample is one document, cut to seq + 1 tokens (what that leaves out is counted in `lost`),
  * padded likewise.
  *
@@ -35,6 +35,7 @@ struct loader_options {
     int64_t seq;   /* tokens a row */
     int64_t batch; /* rows of a global batch */
     uint64_t seed; /* of the order; evaluation has none */
+    int64_t limit; /* evaluation: the first so many samples, 0 = all; training: 0 */
 };
 
 struct loader {

@@ -1,7 +1,7 @@
 /* From bytes to token ids and back.
  *
  * A tokenizer is a table of functions over its own data, so that code which uses one need not know
- * its kind. Today there is one kind: "byte", whose ids 0 to 255 are the bytes and 256, 257, 258
+ * its kind. Today there is one kind: "bytes", whose ids 0 to 255 are the bytes and 256, 257, 258
  * mean begin, end of document, and padding (259 ids). Every byte string survives the round trip.
  */
 #ifndef COMMON_DATA_TOKENIZER_H
@@ -20,10 +20,10 @@ enum {
 };
 
 struct tokenizer {
-    const char *kind;        /* "byte" */
+    const char *kind;        /* "bytes" */
     int32_t vocab;           /* ids are 0 .. vocab - 1 */
     int32_t begin, end, pad; /* special ids: start of text, end of document, padding; -1: none */
-    void *data;              /* what the kind needs; owned, NULL for "byte" */
+    void *data;              /* what the kind needs; owned, NULL for "bytes" */
 
     /* See tokenizer_encode, tokenizer_decode, tokenizer_close; sizes are checked before. */
     enum status (*encode)(int32_t *ids, int64_t *count, const struct tokenizer *t,
@@ -35,7 +35,7 @@ struct tokenizer {
     void (*close)(struct tokenizer *t);
 };
 
-/* The tokenizer of that kind ("byte"). Release with tokenizer_close. Errors: ST_ECONFIG for a kind
+/* The tokenizer of that kind ("bytes"). Release with tokenizer_close. Errors: ST_ECONFIG for a kind
  * that is not known; the message lists those that are. */
 enum status tokenizer_open(struct tokenizer *t, const char *kind);
 void tokenizer_close(struct tokenizer *t);
@@ -45,8 +45,8 @@ int64_t tokenizer_encode_room(const struct tokenizer *t, int64_t n);
 int64_t tokenizer_decode_room(const struct tokenizer *t, int64_t n);
 
 /* Writes the ids of n bytes and their number. ids holds tokenizer_encode_room(t, n) of them. No
- * special id is added, and none can come out of text. Errors: those of the kind; "byte" has none.
- */
+ * special id is added, and none can come out of text. Errors: those of the kind; "bytes" has
+ * none. */
 enum status tokenizer_encode(int32_t *ids, int64_t *count, const struct tokenizer *t,
                              const void *bytes, int64_t n);
 

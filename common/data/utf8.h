@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-/* Bytes of the character that starts at text[0], 1 to 4; 0 when none of the n bytes' beginnings is
- * a whole, valid character. n = 0 gives 0. */
+/* Bytes of the character at text[0], 1 to 4; 0 when the n bytes there do not begin with a whole,
+ * valid one. */
 size_t utf8_length(const unsigned char *text, size_t n);
 
 /* Offset of the first byte that does not start a valid character, or n when all is valid. */

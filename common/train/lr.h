@@ -14,23 +14,18 @@
 #define COMMON_TRAIN_LR_H
 
 #include "common/base/status.h"
+#include "common/model/config.h" /* enum schedule_kind */
 
 #include <stdint.h>
 
-enum lr_kind { LR_CONSTANT, LR_LINEAR, LR_COSINE, LR_WSD, LR_KINDS };
-
 struct lr {
-    enum lr_kind kind;
-    double peak;      /* > 0 */
+    enum schedule_kind kind;
+    double peak;      /* >= 0 */
     double min_ratio; /* in [0, 1]: the last rate as a share of the peak */
     int64_t warmup;   /* updates, >= 0 */
     int64_t steps;    /* updates in all, >= 1 */
     int64_t decay;    /* wsd: updates of the last phase, >= 1; else unused */
 };
-
-/* "constant", "linear", "cosine", "wsd"; and back. Errors: ST_ECONFIG, listing the names. */
-const char *lr_kind_name(enum lr_kind kind);
-enum status lr_kind_parse(enum lr_kind *kind, const char *name);
 
 /* Errors: ST_ECONFIG for values out of range, and for a warm-up that leaves no update to decay in
  * (warmup >= steps; constant: warmup > steps; wsd: warmup + decay > steps). */
