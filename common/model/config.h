@@ -38,11 +38,11 @@ enum { CONFIG_TEXT = 512 }; /* bytes of a text value, its end included */
 
 /* struct config_model, config_data, config_train, config_parallel, config_run, config_sample */
 #define SECTION(section, help)              struct config_##section {
-#define TEXT(key, init, empty, help)        char key[CONFIG_TEXT];
-#define INT(key, init, lo, hi, unit, help)  int64_t key;
-#define REAL(key, init, lo, hi, unit, help) double key;
-#define FLAG(key, init, help)               bool key;
-#define CHOICE(key, kind, init, help)       enum kind key;
+#define TEXT(sec, key, init, empty, help) char key[CONFIG_TEXT];
+#define INT(sec, key, init, lo, hi, unit, help) int64_t key;
+#define REAL(sec, key, init, lo, hi, unit, help) double key;
+#define FLAG(sec, key, init, help) bool key;
+#define CHOICE(sec, key, kind, init, help) enum kind key;
 #define END(section)                        };
 #include "common/model/config_keys.def"
 
@@ -51,11 +51,11 @@ enum { CONFIG_TEXT = 512 }; /* bytes of a text value, its end included */
 enum {
     CONFIG_KEYS = 0 /* their number: 0 + 1 + 1 ... */
 #define SECTION(section, help)
-#define TEXT(key, init, empty, help)        +1
-#define INT(key, init, lo, hi, unit, help)  +1
-#define REAL(key, init, lo, hi, unit, help) +1
-#define FLAG(key, init, help)               +1
-#define CHOICE(key, kind, init, help)       +1
+#define TEXT(sec, key, init, empty, help)        +1
+#define INT(sec, key, init, lo, hi, unit, help)  +1
+#define REAL(sec, key, init, lo, hi, unit, help) +1
+#define FLAG(sec, key, init, help)               +1
+#define CHOICE(sec, key, kind, init, help)       +1
 #define END(section)
 #include "common/model/config_keys.def"
 };
@@ -104,8 +104,16 @@ struct config_key {
     const char *unit, *help;
 };
 
+/* A section and what it is about. */
+struct config_section {
+    const char *name, *help;
+};
+
 /* The table, in the order of config_keys.def: CONFIG_KEYS rows. */
 const struct config_key *config_keys(void);
+
+/* The sections in their order; the last has name NULL. */
+const struct config_section *config_sections(void);
 
 /* The row of a dotted name; NULL when there is none. */
 const struct config_key *config_find(const char *name);
@@ -134,6 +142,9 @@ enum status config_resolve(struct config *cfg, int64_t ranks, int64_t vocab);
 /* Checks a resolved configuration against itself and the layout. ranks: as config_resolve().
  * Errors: ST_ECONFIG with one message that names both numbers and a way out. */
 enum status config_validate(const struct config *cfg, int64_t ranks);
+
+/* For commands that read text: errors with ST_ECONFIG when data.train is "", saying how to set it. */
+enum status config_need_data(const struct config *cfg);
 
 /* model.vocab rounded up to what embedding and head hold: a multiple of 64 and of tp, so that
  * every grain is equal. The same in every layout whose tp is a power of two up to 64. */

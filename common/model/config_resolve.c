@@ -1,0 +1,122 @@
+#include "common/model/config.h"
+
+#include "common/model/presets.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+int config_low_rank(const struct config *cfg)
+{
+    return cfg->model.layer != LAYER_FULL;
+}
+
+static int64_t round_up(int64_t n, int64_t step)
+{
+    return (n + step - 1) / step * step;
+}
+
+static int64_t at_least_one(int64_t n)
+{
+    return n > 1 ? n : 1;
+}
+
+static void resolve_model(struct config_model *m)
+{
+    int low_rank = m->layer != LAYER_FULL;
+
+    if (!m->kv_heads)
+        m->kv_heads = m->heads;
+    if (!m->ffn)
+        m->ffn = round_up((8 * m->width + 2) / 3, 64);
+    if (!low_rank)
+        m->rank = 0;
+    else if (!m->rank)
+        m->rank = at_least_one(m->width / 4);
+    if (m->outer_silu == SILU_AUTO)
+        m->outer_silu = m->layer == LAYER_COLA ? SILU_OFF : SILU_ON;
+    if (m->init == INIT_AUTO)
+        m->init = low_rank ? INIT_COLA : INIT_STANDARD;
+}
+
+static enum status resolve_vocab(struct config *cfg, int64_t vocab)
+{
+    if (!cfg->model.vocab)
+        cfg->model.vocab = vocab;
+    if (cfg->model.vocab < vocab)
+        return fail(ST_ECONFIG,
+                    "model.vocab %" PRId64 " is less than the %" PRId64 " tokens of data.tokenizer "
+                    "%s: set model.vocab=0 to take the tokenizer's",
+                    cfg->model.vocab, vocab, cfg->data.tokenizer);
+    return ST_OK;
+}
+
+/* The largest power of two up to 8 that divides what a layout may cut. Without layout_exact a rank
+ * is one grain, so that any tp that divides the sizes will do. */
+static int64_t auto_grains(const struct config *cfg)
+{
+    const struct config_model *m = &cfg->model;
+    int64_t cut_rank = cfg->parallel.strategy == STRATEGY_VANILLA ? m->rank : 0;
+    int64_t g = 8;
+
+    if (!cfg->parallel.layout_exact)
+        return cfg->parallel.tp;
+    while (m->width % g || m->heads % g || m->kv_heads % g || m->ffn % g || cut_rank % g)
+        g /= 2;
+    return g;
+}
+
+static void resolve_parallel(struct config *cfg, int64_t ranks)
+{
+    struct config_parallel *p = &cfg->parallel;
+    int bf16 = cfg->run.backend == BACKEND_GPU && cfg->train.precision == PRECISION_BF16;
+
+    if (!p->dp)
+        p->dp = at_least_one(ranks / p->tp);
+    if (p->strategy == STRATEGY_AUTO)
+        p->strategy = config_low_rank(cfg) ? STRATEGY_BTP : STRATEGY_FULL;
+    if (p->tp_payload == PAYLOAD_AUTO)
+        p->tp_payload = bf16 ? PAYLOAD_BF16 : PAYLOAD_FP32;
+    if (!p->grains)
+        p->grains = auto_grains(cfg);
+}
+
+static void resolve_train(struct config_train *t, int64_t dp)
+{
+    if (!t->micro_batch)
+        t->micro_batch = at_least_one(t->batch / dp);
+    if (t->warmup < 0)
+        t->warmup = t->steps / 10;
+    if (!t->decay && t->schedule == SCHEDULE_WSD)
+        t->decay = at_least_one(t->steps / 5);
+}
+
+enum status config_resolve(struct config *cfg, int64_t ranks, int64_t vocab)
+{
+    TRY(preset_apply(cfg));
+    resolve_model(&cfg->model);
+    TRY(resolve_vocab(cfg, vocab));
+    resolve_parallel(cfg, ranks);
+    resolve_train(&cfg->train, cfg->parallel.dp);
+    if (!cfg->run.dir[0])
+        snprintf(cfg->run.dir, sizeof cfg->run.dir, "runs/%s", cfg->name[0] ? cfg->name : "run");
+    return ST_OK;
+}
+
+static int64_t common_multiple(int64_t a, int64_t b)
+{
+    int64_t x = a, y = b;
+
+    while (y) {
+        int64_t rest = x % y;
+
+        x = y;
+        y = rest;
+    }
+    return a / x * b;
+}
+
+int64_t config_vocab_padded(const struct config *cfg)
+{
+    return round_up(cfg->model.vocab, common_multiple(64, at_least_one(cfg->parallel.grains)));
+}

@@ -1,0 +1,278 @@
+#include "common/model/config.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define N PRId64
+
+static int power_of_two(int64_t n)
+{
+    return n > 0 && (n & (n - 1)) == 0;
+}
+
+/* What a layout may cut, and the key to name when it cannot be. */
+struct cut {
+    const char *key;
+    int64_t size;
+};
+
+enum { CUTS = 5 };
+
+static int list_cuts(struct cut cuts[CUTS], const struct config *cfg)
+{
+    const struct config_model *m = &cfg->model;
+    int n = 0;
+
+    cuts[n++] = (struct cut){"model.heads", m->heads};
+    cuts[n++] = (struct cut){"model.kv_heads", m->kv_heads};
+    cuts[n++] = (struct cut){"model.ffn", m->ffn};
+    cuts[n++] = (struct cut){"model.width", m->width};
+    if (cfg->parallel.strategy == STRATEGY_VANILLA)
+        cuts[n++] = (struct cut){"model.rank", m->rank};
+    return n;
+}
+
+static int cuts_fit(const struct config *cfg, int64_t pieces)
+{
+    struct cut cuts[CUTS];
+    int n = list_cuts(cuts, cfg), fit = 1;
+
+    for (int i = 0; i < n; i++)
+        fit &= cuts[i].size % pieces == 0;
+    return fit;
+}
+
+static int tp_fits(const struct config *cfg, int64_t tp)
+{
+    return cuts_fit(cfg, tp) && (!cfg->parallel.layout_exact || power_of_two(tp));
+}
+
+static int dp_fits(const struct config *cfg, int64_t dp)
+{
+    return cfg->train.batch % dp == 0 && (!cfg->parallel.layout_exact || power_of_two(dp));
+}
+
+/* "1, 2, 4": the numbers up to `most` that fits() takes, eight at the most. */
+static void list_fitting(char *out, size_t size, const struct config *cfg,
+                         int (*fits)(const struct config *, int64_t), int64_t most)
+{
+    size_t used = 0;
+    int listed = 0;
+
+    out[0] = '\0';
+    for (int64_t n = 1; n <= most && listed < 8; n++)
+        if (fits(cfg, n) && used < size)
+            used += (size_t)snprintf(out + used, size - used, "%s%" N, listed++ ? ", " : "", n);
+}
+
+static enum status check_heads(const struct config_model *m)
+{
+    if (m->width % m->heads)
+        return fail(ST_ECONFIG,
+                    "model.width %" N " is not a multiple of model.heads %" N
+                    ": set model.width=%" N,
+                    m->width, m->heads, (m->width / m->heads + 1) * m->heads);
+    if (m->width / m->heads % 2)
+        return fail(ST_ECONFIG,
+                    "a head has model.width %" N " / model.heads %" N " = %" N
+                    " dimensions, an odd number: rotary embedding turns pairs of them, so "
+                    "choose a width that is a multiple of %" N,
+                    m->width, m->heads, m->width / m->heads, 2 * m->heads);
+    if (m->kv_heads > m->heads || m->heads % m->kv_heads)
+        return fail(ST_ECONFIG,
+                    "model.kv_heads %" N " does not divide model.heads %" N
+                    ": each head of keys serves the same number of heads; set model.kv_heads=0 "
+                    "for as many as heads",
+                    m->kv_heads, m->heads);
+    return ST_OK;
+}
+
+static enum status check_kind(const struct config *cfg)
+{
+    const struct config_model *m = &cfg->model;
+    const struct config_parallel *p = &cfg->parallel;
+    const char *layer = config_choice_name("model.layer", m->layer);
+    const char *strategy = config_choice_name("parallel.strategy", p->strategy);
+
+    if (config_low_rank(cfg) && m->rank >= m->width)
+        return fail(ST_ECONFIG,
+                    "model.rank %" N " is not below model.width %" N
+                    ": a %s layer needs a bottleneck; set model.rank=0 for width / 4, or "
+                    "model.layer=full",
+                    m->rank, m->width, layer);
+    if (!config_low_rank(cfg) && p->strategy != STRATEGY_FULL)
+        return fail(ST_ECONFIG,
+                    "parallel.strategy %s cuts low-rank layers, but model.layer is full: set "
+                    "parallel.strategy=full, or model.layer=cola",
+                    strategy);
+    if (config_low_rank(cfg) && p->strategy == STRATEGY_FULL)
+        return fail(ST_ECONFIG,
+                    "parallel.strategy full cuts full-rank layers, but model.layer is %s: set "
+                    "parallel.strategy=btp or vanilla, or model.layer=full",
+                    layer);
+    if (p->recompute == RECOMPUTE_BOTTLENECK && p->strategy != STRATEGY_BTP)
+        return fail(ST_ECONFIG,
+                    "parallel.recompute bottleneck needs parallel.strategy btp, not %s: set "
+                    "parallel.recompute=block",
+                    strategy);
+    if (m->init == INIT_COLA && !config_low_rank(cfg))
+        return fail(ST_ECONFIG, "model.init cola is for factors, but model.layer is full: set "
+                                "model.init=auto");
+    return ST_OK;
+}
+
+static enum status check_precision(const struct config *cfg)
+{
+    const char *precision = config_choice_name("train.precision", cfg->train.precision);
+
+    if (cfg->train.precision == PRECISION_FP64 && cfg->run.backend != BACKEND_REF)
+        return fail(ST_ECONFIG, "train.precision fp64 exists on run.backend ref only, not on gpu: "
+                                "set run.backend=ref, or train.precision=fp32");
+    if (cfg->train.pure_bf16 && cfg->train.precision != PRECISION_BF16)
+        return fail(ST_ECONFIG,
+                    "train.pure_bf16 is on, but train.precision is %s: set "
+                    "train.precision=bf16, or train.pure_bf16=off",
+                    precision);
+    if (cfg->parallel.tp_payload == PAYLOAD_BF16 && cfg->train.precision == PRECISION_FP64)
+        return fail(ST_ECONFIG, "parallel.tp_payload bf16 would undo train.precision fp64: set "
+                                "parallel.tp_payload=auto");
+    return ST_OK;
+}
+
+static enum status check_powers(const struct config_parallel *p)
+{
+    if (!p->layout_exact)
+        return ST_OK;
+    if (!power_of_two(p->tp))
+        return fail(ST_ECONFIG,
+                    "parallel.tp %" N " is not a power of two, which parallel.layout_exact on "
+                    "needs: choose one, or set parallel.layout_exact=off",
+                    p->tp);
+    if (!power_of_two(p->grains))
+        return fail(ST_ECONFIG,
+                    "parallel.grains %" N " is not a power of two, which parallel.layout_exact on "
+                    "needs: set parallel.grains=0",
+                    p->grains);
+    return ST_OK;
+}
+
+static enum status check_cuts(const struct config *cfg)
+{
+    const struct config_parallel *p = &cfg->parallel;
+    struct cut cuts[CUTS];
+    int n = list_cuts(cuts, cfg);
+    char fitting[128];
+
+    list_fitting(fitting, sizeof fitting, cfg, tp_fits, cfg->model.heads);
+    for (int i = 0; i < n; i++)
+        if (cuts[i].size % p->tp)
+            return fail(ST_ECONFIG,
+                        "%s %" N " cannot be divided among parallel.tp %" N
+                        " ranks: set parallel.tp to one of %s, or %s to a multiple of %" N,
+                        cuts[i].key, cuts[i].size, p->tp, fitting, cuts[i].key, p->tp);
+    list_fitting(fitting, sizeof fitting, cfg, cuts_fit, cfg->model.heads);
+    for (int i = 0; i < n; i++)
+        if (cuts[i].size % p->grains)
+            return fail(ST_ECONFIG,
+                        "%s %" N " cannot be divided into parallel.grains %" N
+                        " pieces: set parallel.grains to 0 or one of %s",
+                        cuts[i].key, cuts[i].size, p->grains, fitting);
+    if (p->grains % p->tp)
+        return fail(ST_ECONFIG,
+                    "parallel.tp %" N " does not divide parallel.grains %" N
+                    ": a rank holds whole grains; set parallel.grains=%" N,
+                    p->tp, p->grains, p->tp);
+    return ST_OK;
+}
+
+/* The number of ranks nearest below `ranks` that this tp can use; tp itself at the least. */
+static int64_t usable_ranks(const struct config *cfg, int64_t ranks)
+{
+    int64_t tp = cfg->parallel.tp, dp = ranks / tp;
+
+    while (dp > 1 && !dp_fits(cfg, dp))
+        dp--;
+    return tp * (dp > 1 ? dp : 1);
+}
+
+static enum status check_ranks(const struct config *cfg, int64_t ranks)
+{
+    int64_t tp = cfg->parallel.tp, dp = cfg->parallel.dp, product = tp * dp;
+    char other[128] = "";
+
+    if (!ranks || product == ranks)
+        return ST_OK;
+    for (int64_t t = tp < ranks ? tp : ranks; t >= 1 && !other[0]; t--)
+        if (ranks % t == 0 && tp_fits(cfg, t) && cfg->parallel.grains % t == 0 &&
+            dp_fits(cfg, ranks / t))
+            snprintf(other, sizeof other, ", or set parallel.tp=%" N " parallel.dp=%" N, t,
+                     ranks / t);
+    return fail(ST_ECONFIG,
+                "the job has %" N " ranks, but parallel.tp %" N " x parallel.dp %" N " = %" N
+                ": start it with mpirun -n %" N "%s",
+                ranks, tp, dp, product, dp_fits(cfg, dp) ? product : usable_ranks(cfg, product),
+                other);
+}
+
+static enum status check_batch(const struct config *cfg)
+{
+    const struct config_train *t = &cfg->train;
+    int64_t dp = cfg->parallel.dp, share = t->batch / dp;
+
+    if (cfg->parallel.layout_exact && !power_of_two(dp))
+        return fail(ST_ECONFIG,
+                    "parallel.dp %" N " is not a power of two, which parallel.layout_exact on "
+                    "needs: start the job with mpirun -n %" N ", or set parallel.layout_exact=off",
+                    dp, usable_ranks(cfg, cfg->parallel.tp * dp));
+    if (t->batch % dp)
+        return fail(ST_ECONFIG,
+                    "train.batch %" N " sequences cannot be divided among parallel.dp %" N
+                    " copies: set train.batch=%" N,
+                    t->batch, dp, (share + 1) * dp);
+    if (share % t->micro_batch)
+        return fail(ST_ECONFIG,
+                    "train.micro_batch %" N " does not divide the %" N
+                    " sequences of a rank (train.batch %" N " / parallel.dp %" N
+                    "): set train.micro_batch=0 for all at once, or a divisor of %" N,
+                    t->micro_batch, share, t->batch, dp, share);
+    return ST_OK;
+}
+
+static enum status check_schedule(const struct config_train *t)
+{
+    int constant = t->schedule == SCHEDULE_CONSTANT, wsd = t->schedule == SCHEDULE_WSD;
+
+    if (t->warmup > t->steps || (t->warmup == t->steps && !constant))
+        return fail(ST_ECONFIG,
+                    "train.warmup %" N " leaves nothing of train.steps %" N
+                    ": set train.warmup=-1 for a tenth of the steps",
+                    t->warmup, t->steps);
+    if (wsd && t->decay > t->steps - t->warmup)
+        return fail(ST_ECONFIG,
+                    "train.warmup %" N " and train.decay %" N " exceed train.steps %" N
+                    ": set train.decay=%" N " or less",
+                    t->warmup, t->decay, t->steps, t->steps - t->warmup);
+    return ST_OK;
+}
+
+enum status config_validate(const struct config *cfg, int64_t ranks)
+{
+    TRY(check_heads(&cfg->model));
+    TRY(check_kind(cfg));
+    TRY(check_precision(cfg));
+    TRY(check_schedule(&cfg->train));
+    TRY(check_powers(&cfg->parallel));
+    TRY(check_cuts(cfg));
+    TRY(check_ranks(cfg, ranks));
+    TRY(check_batch(cfg));
+    return ST_OK;
+}
+
+enum status config_need_data(const struct config *cfg)
+{
+    if (!cfg->data.train[0])
+        return fail(ST_ECONFIG, "data.train is not set: name the training text in the "
+                                "configuration, or give data.train=FILE");
+    return ST_OK;
+}
