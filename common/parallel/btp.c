@@ -1,0 +1,413 @@
+/* Bottleneck-aware tensor parallelism (BOOST, arXiv 2512.12131).
+ *
+ * The residual stream is cut along the model width: each rank holds x_l [M, d_l]. A projection
+ * y = B act(A x) is cut so that the sum over ranks falls on the narrow bottleneck, never on the
+ * wide stream:
+ *
+ *     x_l [M, d_l] --A_l--> partial z [M, n r] ==all-reduce==> z [M, n r]
+ *     z --act, B_l--> y_l [M, out_l]                           (no communication)
+ *
+ * The n projections that read one input (q, k, v; gate, up) are grouped: one message.
+ *
+ * Online-RMSNorm rides in that message: with h = x * gain and s = sum of x^2, both this rank's
+ * part, z = (sum over ranks of h A') / rms(sum over ranks of s). Backward has one all-reduce too,
+ * of the latents' gradient; the norm's own gradient needs only <dz, z>, which every rank knows.
+ */
+#include "common/parallel/strategy.h"
+
+#include <string.h>
+
+static enum cut btp_cut(enum param_role role, int tied)
+{
+    switch (role) {
+    case ROLE_EMBED:
+        return tied ? CUT_ROWS : CUT_COLS;
+    case ROLE_HEAD:
+    case ROLE_IN_B:
+    case ROLE_OUT_B:
+        return CUT_ROWS;
+    default: /* gains, and A of both kinds */
+        return CUT_COLS;
+    }
+}
+
+static int always(const struct tp_env *env)
+{
+    (void)env;
+    return 1;
+}
+
+/* Begins the sum over ranks of the n members of z and, when s is given, of s: one message with
+ * grouping, else one a member, s in the first. z_i are packed slices of their own then. */
+static enum status reduce_latents(struct tp_env *env, struct tensor *z, int n, struct tensor *s,
+                                  enum ledger_purpose purpose)
+{
+    struct tensor group[2];
+    int calls = env->grouping ? 1 : n;
+
+    for (int i = 0; i < calls; i++) {
+        int members = 1;
+
+        group[0] = z[i];
+        if (s && i == 0)
+            group[members++] = *s;
+        TRY(reduce_begin(env, group, members, purpose));
+    }
+    return ST_OK;
+}
+
+/* Latents on their way: with grouping one tensor [M, n r], which is `final` itself where types
+ * allow, else n packed ones [M, r]. */
+static enum status latent_buffers(struct tp_env *env, struct tensor *z, int n,
+                                  const struct tensor *final)
+{
+    z[0] = *final;
+    if (env->grouping && env->payload == final->dtype)
+        return ST_OK;
+    if (env->grouping)
+        return scratch_tokens(env, &z[0], env->payload, final->rows, final->cols, 1);
+    for (int i = 0; i < n; i++)
+        TRY(scratch_tokens(env, &z[i], env->payload, final->rows, final->cols / n, 1));
+    return ST_OK;
+}
+
+/* Member i of such buffers. */
+static struct tensor latent_member(const struct tp_env *env, const struct tensor *z, int i, int n)
+{
+    return env->grouping ? member_cols(&z[0], i, n, 1) : z[i];
+}
+
+/* This rank's normalised input and statistic: h [M, d_l], s [M, 1], and for the local form l. */
+static enum status norm_input(struct tp_env *env, const struct proj *w, const struct tensor *x,
+                              struct tensor *h, struct tensor *s, struct tensor *l)
+{
+    if (env->norm_form != NORM_FORM_SYNC)
+        return op_rms_partial(env->dev, h, s, l, x, &w->gain, env->norm);
+    TRY(op_rms_stat(env->dev, s, x));
+    TRY(reduce_begin(env, s, 1, forward_purpose(env, LEDGER_NORM_FORWARD)));
+    TRY(comm_wait(env->tp));
+    return op_rms_apply(env->dev, h, x, &w->gain, s, env->norm);
+}
+
+/* z = (sum over ranks of x A') scaled by 1/rms(s) when a statistic is given. x [M, in_l]. */
+static enum status down(struct tp_env *env, const struct proj *w, const struct tensor *x,
+                        struct proj_acts *a, struct tensor *s, const struct tensor *l)
+{
+    size_t mark = arena_mark(env->scratch);
+    struct tensor zsum[PROJ_MAX];
+    struct gemm g[PROJ_MAX] = {0};
+
+    TRY(latent_buffers(env, zsum, w->n, &a->z));
+    for (int i = 0; i < w->n; i++)
+        g[i] = (struct gemm){.y = latent_member(env, zsum, i, w->n),
+                             .a = *x,
+                             .b = w->a[i],
+                             .kind = GEMM_NT,
+                             .k_scale = l};
+    TRY(op_gemm(env->dev, g, w->n)); /* partial */
+    TRY(reduce_latents(env, zsum, w->n, s, forward_purpose(env, LEDGER_TP_FORWARD)));
+    TRY(comm_wait(env->tp));
+    for (int i = 0; i < (env->grouping ? 1 : w->n); i++) {
+        struct tensor z = env->grouping ? a->z : member_cols(&a->z, i, w->n, 1);
+
+        TRY(op_latent_forward(env->dev, &z, NULL, &zsum[i], s, env->lat)); /* [M, n r] */
+    }
+    arena_release(env->scratch, mark);
+    return ST_OK;
+}
+
+static enum status in_forward(struct tp_env *env, const struct proj *w, struct proj_acts *a,
+                              const struct proj_io *io)
+{
+    size_t mark = arena_mark(env->scratch);
+    struct tensor h, l, *local = env->norm_form == NORM_FORM_LOCAL ? &l : NULL;
+
+    if (!a->z_known) { /* else: z was kept, so neither A nor the message is needed */
+        TRY(scratch_tokens(env, &h, env->act, io->x->rows, io->x->cols, env->grains));
+        if (local)
+            TRY(scratch_tokens(env, local, env->dev->wide, io->x->rows, env->grains, 1));
+        TRY(norm_input(env, w, io->x, &h, &a->s, local));
+        TRY(down(env, w, &h, a, env->norm_form == NORM_FORM_SYNC ? NULL : &a->s, local));
+    }
+    arena_release(env->scratch, mark);
+    return lowrank_up(env, w, &a->z, NULL, io->y); /* y_i [M, out_l] */
+}
+
+static enum status out_forward(struct tp_env *env, const struct proj *w, struct proj_acts *a,
+                               const struct proj_io *io)
+{
+    if (!a->z_known)
+        TRY(down(env, w, io->x, a, NULL, NULL));
+    return lowrank_up(env, w, &a->z, io->resid, io->y); /* [M, d_l] */
+}
+
+/* u = gradient of the latents' sum, from dy; coef as op_latent_backward says (NULL without a
+ * statistic). Queues dB; whatever is queued runs while the message flies. u [M, n r]. */
+static enum status up_backward(struct tp_env *env, const struct proj *w, struct proj *dw,
+                               const struct proj_acts *a, const struct tensor *dy, struct tensor *u,
+                               struct tensor *coef)
+{
+    struct tensor da[PROJ_MAX], act = a->z;
+    struct gemm g[PROJ_MAX] = {0};
+
+    TRY(latent_buffers(env, da, w->n, u));
+    for (int i = 0; i < w->n; i++)
+        g[i] = (struct gemm){
+            .y = latent_member(env, da, i, w->n), .a = dy[i], .b = w->b[i], .kind = GEMM_NN};
+    TRY(op_gemm(env->dev, g, w->n)); /* partial */
+    TRY(reduce_latents(env, da, w->n, NULL, LEDGER_TP_BACKWARD));
+    if (env->lat.act != ACT_NONE) {
+        TRY(scratch_tokens(env, &act, env->act, u->rows, u->cols, 1));
+        TRY(op_latent_act(env->dev, &act, &a->z, env->lat)); /* cheaper to redo than to keep */
+    }
+    for (int i = 0; i < w->n; i++) {
+        struct tensor act_i = member_cols(&act, i, w->n, 1);
+
+        TRY(wgrad_push(&env->wgrad, &dw->b[i], &dy[i], &act_i)); /* [out_l, r] */
+    }
+    TRY(wgrad_run(&env->wgrad, env->dev, env->plan));
+    TRY(comm_wait(env->tp));
+    if (!env->grouping) /* <dz, z> runs over the whole group: gather the members first */
+        for (int i = 0; i < w->n; i++) {
+            struct tensor u_i = member_cols(u, i, w->n, 1);
+
+            TRY(op_convert(env->dev, &u_i, &da[i]));
+        }
+    return op_latent_backward(env->dev, u, coef, env->grouping ? &da[0] : u, &a->z,
+                              coef ? &a->s : NULL, env->lat);
+}
+
+/* y [M, in_l] = sum over members of u_i A_i, and dA_i joins u_i' x. */
+static enum status down_backward(struct tp_env *env, const struct proj *w, struct proj *dw,
+                                 const struct tensor *u, const struct tensor *x, struct tensor *y)
+{
+    struct gemm g = {.y = *y, .b = w->a[0], .kind = GEMM_NN, .more = w->n - 1};
+
+    g.a = member_cols(u, 0, w->n, 1);
+    for (int i = 0; i < w->n; i++) {
+        struct tensor u_i = member_cols(u, i, w->n, 1);
+
+        if (i > 0)
+            g.part[i - 1] = (struct gemm_part){.a = u_i, .b = w->a[i]};
+        TRY(wgrad_push(&env->wgrad, &dw->a[i], &u_i, x)); /* [r, in_l] */
+    }
+    return op_gemm(env->dev, &g, 1);
+}
+
+/* The sync form's coefficients: c = sum over ranks of t gain x; one more message. dA runs
+ * meanwhile. */
+static enum status sync_coef(struct tp_env *env, const struct proj *w, const struct proj_acts *a,
+                             const struct tensor *t, const struct tensor *x, struct tensor *coef)
+{
+    struct tensor c;
+
+    TRY(scratch_tokens(env, &c, env->dev->wide, x->rows, 1, 1));
+    TRY(op_rms_dot(env->dev, &c, t, x, &w->gain));
+    TRY(reduce_begin(env, &c, 1, LEDGER_NORM_BACKWARD));
+    TRY(wgrad_run(&env->wgrad, env->dev, env->plan));
+    TRY(comm_wait(env->tp));
+    return op_rms_coef(env->dev, coef, &c, &a->s, env->norm);
+}
+
+/* From u back through A and the norm; adds to dx. coef: of the online forms, already known. */
+static enum status norm_down_backward(struct tp_env *env, const struct proj *w, struct proj *dw,
+                                      const struct proj_acts *a, const struct proj_grad_io *io,
+                                      const struct tensor *u, struct tensor *coef)
+{
+    int64_t m = io->x->rows, d_l = io->x->cols;
+    struct tensor h, t, s_l;
+    struct rms_grad g;
+
+    TRY(scratch_tokens(env, &h, env->act, m, d_l, env->grains));
+    TRY(scratch_tokens(env, &t, env->act, m, d_l, env->grains));
+    TRY(scratch_tokens(env, &s_l, env->dev->wide, m, 1, 1));
+    if (env->norm_form == NORM_FORM_SYNC) /* redo h */
+        TRY(op_rms_apply(env->dev, &h, io->x, &w->gain, &a->s, env->norm));
+    else
+        TRY(op_rms_partial(env->dev, &h, &s_l, NULL, io->x, &w->gain, env->norm));
+    TRY(down_backward(env, w, dw, u, &h, &t)); /* t [M, d_l] */
+    if (env->norm_form == NORM_FORM_SYNC)
+        TRY(sync_coef(env, w, a, &t, io->x, coef));
+    g = (struct rms_grad){.dx = *io->dx, .dgain = dw->gain, .t = t, .x = *io->x, .gain = w->gain};
+    TRY(op_rms_backward(env->dev, &g, coef, env->plan));
+    return wgrad_run(&env->wgrad, env->dev, env->plan);
+}
+
+static enum status in_backward(struct tp_env *env, const struct proj *w, struct proj *dw,
+                               const struct proj_acts *a, const struct proj_grad_io *io)
+{
+    size_t mark = arena_mark(env->scratch);
+    int online = env->norm_form != NORM_FORM_SYNC;
+    struct tensor u, coef;
+
+    TRY(scratch_tokens(env, &u, env->act, a->z.rows, a->z.cols, 1));
+    TRY(scratch_tokens(env, &coef, env->dev->wide, a->z.rows, 2, 1));
+    TRY(up_backward(env, w, dw, a, io->dy, &u, online ? &coef : NULL));
+    TRY(norm_down_backward(env, w, dw, a, io, &u, &coef));
+    arena_release(env->scratch, mark);
+    return ST_OK;
+}
+
+static enum status out_backward(struct tp_env *env, const struct proj *w, struct proj *dw,
+                                const struct proj_acts *a, const struct proj_grad_io *io)
+{
+    size_t mark = arena_mark(env->scratch);
+    struct tensor u;
+
+    TRY(scratch_tokens(env, &u, env->act, a->z.rows, a->z.cols, 1));
+    TRY(up_backward(env, w, dw, a, io->dy, &u, NULL));
+    TRY(down_backward(env, w, dw, &u, io->x, io->dx)); /* [M, in_l] */
+    TRY(wgrad_run(&env->wgrad, env->dev, env->plan));
+    arena_release(env->scratch, mark);
+    return ST_OK;
+}
+
+/* Untied: each rank looks up its own columns. Tied (cut over V): look-up, then a reduce-scatter
+ * with one addend that is not zero. */
+static enum status embed_forward(struct tp_env *env, const struct ends *w, struct tensor *x,
+                                 const struct tensor *tokens)
+{
+    size_t mark = arena_mark(env->scratch);
+    int64_t m = tokens->rows;
+    int p = env->tp->size;
+    struct tensor full, parts;
+
+    if (!w->tied || p == 1)
+        return op_embed_forward(env->dev, x, &w->embed, tokens, 0);
+    TRY(scratch_tokens(env, &full, env->act, m, w->embed.cols, 1));
+    TRY(scratch_tensor(env, &parts, env->act, m * p, x->cols));
+    TRY(op_embed_forward(env->dev, &full, &w->embed, tokens, env->tp->rank * w->embed.rows));
+    TRY(op_cols_split(env->dev, &parts, &full));
+    ledger_for(env->ledger, LEDGER_EMBED);
+    TRY(comm_reduce_scatter(env->tp, x, &parts));
+    arena_release(env->scratch, mark);
+    return ST_OK;
+}
+
+static enum status embed_backward(struct tp_env *env, struct ends *dw, const struct tensor *dx,
+                                  const struct tensor *tokens)
+{
+    size_t mark = arena_mark(env->scratch);
+    int64_t m = tokens->rows;
+    int p = env->tp->size;
+    struct tensor full, parts;
+
+    if (!dw->tied || p == 1)
+        return op_embed_backward(env->dev, &dw->embed, dx, tokens, 0, env->plan);
+    TRY(scratch_tokens(env, &full, env->act, m, dw->embed.cols, 1));
+    TRY(scratch_tensor(env, &parts, env->act, m * p, dx->cols));
+    ledger_for(env->ledger, LEDGER_EMBED);
+    TRY(comm_all_gather(env->tp, &parts, dx));
+    TRY(op_cols_join(env->dev, &full, &parts));
+    TRY(op_embed_backward(env->dev, &dw->embed, &full, tokens, env->tp->rank * dw->embed.rows,
+                          env->plan));
+    arena_release(env->scratch, mark);
+    return ST_OK;
+}
+
+/* h [M, d] on every rank: norm of the shard with the whole statistic s, then an all-gather. */
+static enum status head_input(struct tp_env *env, const struct ends *w, const struct tensor *x,
+                              struct tensor *h, struct tensor *s)
+{
+    int64_t m = x->rows;
+    int p = env->tp->size;
+    struct tensor h_l, parts;
+
+    if (p == 1)
+        return op_rms_norm(env->dev, h, s, x, &w->gain, env->norm);
+    TRY(scratch_tokens(env, &h_l, env->act, m, x->cols, env->grains));
+    TRY(scratch_tensor(env, &parts, env->act, m * p, x->cols));
+    TRY(op_rms_stat(env->dev, s, x));
+    TRY(reduce_begin(env, s, 1, LEDGER_HEAD));
+    TRY(comm_wait(env->tp));
+    TRY(op_rms_apply(env->dev, &h_l, x, &w->gain, s, env->norm));
+    TRY(comm_all_gather(env->tp, &parts, &h_l));
+    return op_cols_join(env->dev, h, &parts);
+}
+
+/* dx = gradient through the final norm, from dh [M, d], this rank's partial sum: reduce-scatter,
+ * then one number a token for the norm. The queued weight gradient runs under the first. */
+static enum status head_input_backward(struct tp_env *env, const struct ends *w, struct ends *dw,
+                                       const struct head_io *io, const struct tensor *dh,
+                                       const struct tensor *s)
+{
+    int64_t m = dh->rows;
+    struct tensor parts, sum = *dh, t, c, coef;
+    struct rms_grad g;
+
+    if (env->tp->size > 1) {
+        TRY(scratch_tensor(env, &parts, dh->dtype, m * env->tp->size, io->x->cols));
+        TRY(scratch_tokens(env, &sum, dh->dtype, m, io->x->cols, 1));
+        TRY(op_cols_split(env->dev, &parts, dh));
+        ledger_for(env->ledger, LEDGER_HEAD);
+        TRY(comm_reduce_scatter_begin(env->tp, &sum, &parts));
+    }
+    TRY(wgrad_run(&env->wgrad, env->dev, env->plan));
+    TRY(comm_wait(env->tp));
+    sum.col_grains = env->grains;
+    TRY(to_act(env, &t, &sum));
+    TRY(scratch_tokens(env, &c, env->dev->wide, m, 1, 1));
+    TRY(scratch_tokens(env, &coef, env->dev->wide, m, 2, 1));
+    TRY(op_rms_dot(env->dev, &c, &t, io->x, &w->gain));
+    TRY(reduce_begin(env, &c, 1, LEDGER_HEAD));
+    TRY(comm_wait(env->tp));
+    TRY(op_rms_coef(env->dev, &coef, &c, s, env->norm));
+    g = (struct rms_grad){.dx = *io->dx, .dgain = dw->gain, .t = t, .x = *io->x, .gain = w->gain};
+    return op_rms_backward(env->dev, &g, &coef, env->plan);
+}
+
+static enum status head(struct tp_env *env, const struct ends *w, struct ends *dw,
+                        const struct head_io *io)
+{
+    size_t mark = arena_mark(env->scratch);
+    int64_t m = io->x->rows;
+    struct tensor h, s, dh;
+
+    TRY(scratch_tokens(env, &h, env->act, m, w->head.cols, 1));
+    TRY(scratch_tokens(env, &s, env->dev->wide, m, 1, 1));
+    if (io->scale != 0.0)
+        TRY(scratch_tokens(env, &dh, env->payload, m, w->head.cols, 1));
+    TRY(head_input(env, w, io->x, &h, &s));
+    TRY(head_loss(env, w, dw, &h, io, &dh));
+    if (io->scale != 0.0) {
+        TRY(device_zero(env->dev, io->dx->data,
+                        (size_t)tensor_count(io->dx) * dtype_size(io->dx->dtype)));
+        TRY(head_input_backward(env, w, dw, io, &dh, &s));
+    }
+    arena_release(env->scratch, mark);
+    return ST_OK;
+}
+
+static enum status logits(struct tp_env *env, const struct ends *w, const struct tensor *x,
+                          struct tensor *out)
+{
+    size_t mark = arena_mark(env->scratch);
+    struct tensor h, s;
+    struct gemm g;
+
+    TRY(scratch_tokens(env, &h, env->act, x->rows, w->head.cols, 1));
+    TRY(scratch_tokens(env, &s, env->dev->wide, x->rows, 1, 1));
+    TRY(head_input(env, w, x, &h, &s));
+    g = (struct gemm){.y = *out, .a = h, .b = w->head, .kind = GEMM_NT};
+    g.b.col_grains = 1;
+    TRY(op_gemm(env->dev, &g, 1));
+    arena_release(env->scratch, mark);
+    return ST_OK;
+}
+
+const struct tp_strategy btp_strategy = {
+    .name = "btp",
+    .low_rank = 1,
+    .stream_cut = 1,
+    .cut = btp_cut,
+    .heads_cut = always,
+    .ffn_cut = 1,
+    .in_forward = in_forward,
+    .in_backward = in_backward,
+    .out_forward = out_forward,
+    .out_backward = out_backward,
+    .embed_forward = embed_forward,
+    .embed_backward = embed_backward,
+    .head = head,
+    .logits = logits,
+};

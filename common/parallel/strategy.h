@@ -1,0 +1,172 @@
+/* What makes one tensor-parallel strategy differ from another.
+ *
+ * The block (model/block.c) is written once. A strategy supplies
+ *   in      norm, then project the residual stream to heads or FFN units
+ *   out     project heads or FFN units back and add them onto the residual stream
+ *   embed   tokens to the stream
+ *   head    stream to loss
+ * each forward and backward, and says how each parameter is cut.
+ *
+ * Sizes in comments: M tokens of this micro-batch, d model width, r rank of the bottleneck, n
+ * projections in a group, V padded vocabulary, p ranks; suffix _l: this rank's share. The stream is
+ * [M, d_l] under BTP and [M, d] (on every rank the same) under the others. Weights are [out, in].
+ */
+#ifndef COMMON_PARALLEL_STRATEGY_H
+#define COMMON_PARALLEL_STRATEGY_H
+
+#include "common/backend/comm.h"
+#include "common/backend/device.h"
+#include "common/backend/op.h"
+#include "common/base/arena.h"
+#include "common/parallel/wgrad.h"
+
+enum { PROJ_MAX = 3 }; /* members of a group: q, k and v */
+
+enum norm_form { NORM_FORM_ONLINE, NORM_FORM_LOCAL, NORM_FORM_SYNC };
+enum vanilla_form { VANILLA_FORM_STRONG, VANILLA_FORM_RELEASED };
+
+/* Weights of one group of projections; another one holds their gradients.
+ * Low rank: y_i = act(x A_i') B_i', A = a_i [r, in], B = b_i [out, r].  Full rank: W = b_i. */
+struct proj {
+    int n;                     /* 3 for q, k, v; 2 for gate, up; else 1     */
+    struct tensor gain;        /* [1, d or d_l]; in-projections only        */
+    struct tensor a[PROJ_MAX]; /* low rank: lie one after the other         */
+    struct tensor b[PROJ_MAX];
+};
+
+/* What a projection keeps from forward to backward. */
+struct proj_acts {
+    struct tensor z;  /* [M, n r (or n r_l)] latents before act; low rank only                */
+    struct tensor s;  /* [M, 1] sum of squares of x; in-projections only                      */
+    struct tensor xg; /* [M, in] gathered input; strong vanilla's out-projection, p > 1, only */
+    int z_known;      /* forward then starts from z: neither A nor a collective is repeated   */
+};
+
+/* Operands of a forward call: in: x stream, y_all [M, sum of outs] with slices y[i];
+ * out: x the [M, in_l] units, resid the stream, y[0] the new stream. */
+struct proj_io {
+    const struct tensor *x;
+    const struct tensor *resid;
+    struct tensor *y;
+    struct tensor *y_all;
+};
+
+/* Operands of a backward call: dy[i] gradients of y[i] (dy_all: all of them as one tensor);
+ * in: dx the stream's gradient, added to; out: dx [M, in_l], written. */
+struct proj_grad_io {
+    const struct tensor *x;
+    struct tensor *dy;
+    struct tensor *dy_all;
+    struct tensor *dx;
+};
+
+/* Everything that a strategy needs of its surroundings. */
+struct tp_env {
+    struct device *dev;
+    struct comm *tp;
+    struct ledger *ledger;
+    struct arena *scratch;
+    enum dtype act, payload; /* of activations; of what travels between ranks           */
+    struct norm norm;        /* width d, eps                                            */
+    struct latent lat;
+    enum norm_form norm_form;
+    enum vanilla_form vanilla_form;
+    int grouping;    /* members of a group share a message                      */
+    int recomputing; /* forward runs again inside backward                      */
+    int32_t samples; /* sequences of this micro-batch: row grains of tokens     */
+    int32_t grains;  /* of each cut dimension on this rank                      */
+    const struct sample_plan *plan;
+    struct wgrad_queue wgrad;
+};
+
+/* Both ends of the model. dends of the same struct holds gradients. */
+struct ends {
+    struct tensor embed; /* [V or V_l, d_l or d]                                      */
+    struct tensor head;  /* [V_l, d]; tied: the same memory as embed, own gradient    */
+    struct tensor gain;  /* [1, d or d_l] of the final norm                           */
+    int tied;
+    int64_t vocab; /* real entries of the vocabulary */
+};
+
+/* The head's operands. scale: gradient of the summed loss, 1 / valid targets of the global batch;
+ * 0 computes the loss alone. */
+struct head_io {
+    const struct tensor *x;       /* [M, stream]                       */
+    const struct tensor *targets; /* [M, 1] i32, negative: ignored     */
+    struct tensor *loss;          /* [M, 1] wide, out                  */
+    struct tensor *dx;            /* [M, stream], out unless scale = 0 */
+    double scale;
+};
+
+enum cut { CUT_NONE, CUT_ROWS, CUT_COLS };
+
+enum param_role { ROLE_GAIN, ROLE_IN_A, ROLE_IN_B, ROLE_OUT_A, ROLE_OUT_B, ROLE_EMBED, ROLE_HEAD };
+
+struct tp_strategy {
+    const char *name;
+    int low_rank;   /* layers have a bottleneck   */
+    int stream_cut; /* the stream is [M, d_l]     */
+
+    /* How a parameter is cut; tied: one matrix for both ends. Full-rank W count as B. */
+    enum cut (*cut)(enum param_role role, int tied);
+    /* Nonzero when attention (FFN) sees this rank's share of heads (units), not all of them. */
+    int (*heads_cut)(const struct tp_env *env);
+    int ffn_cut;
+
+    /* All collective over env->tp. */
+    enum status (*in_forward)(struct tp_env *env, const struct proj *w, struct proj_acts *a,
+                              const struct proj_io *io);
+    enum status (*in_backward)(struct tp_env *env, const struct proj *w, struct proj *dw,
+                               const struct proj_acts *a, const struct proj_grad_io *io);
+    enum status (*out_forward)(struct tp_env *env, const struct proj *w, struct proj_acts *a,
+                               const struct proj_io *io);
+    enum status (*out_backward)(struct tp_env *env, const struct proj *w, struct proj *dw,
+                                const struct proj_acts *a, const struct proj_grad_io *io);
+    enum status (*embed_forward)(struct tp_env *env, const struct ends *w, struct tensor *x,
+                                 const struct tensor *tokens);
+    enum status (*embed_backward)(struct tp_env *env, struct ends *dw, const struct tensor *dx,
+                                  const struct tensor *tokens);
+    enum status (*head)(struct tp_env *env, const struct ends *w, struct ends *dw,
+                        const struct head_io *io);
+    /* logits [M, V_l] for generation. */
+    enum status (*logits)(struct tp_env *env, const struct ends *w, const struct tensor *x,
+                          struct tensor *logits);
+};
+
+extern const struct tp_strategy btp_strategy;
+extern const struct tp_strategy vanilla_strategy;
+extern const struct tp_strategy fullrank_strategy;
+
+/* Takes a packed [rows, cols] tensor from the scratch arena; grains one each way. */
+enum status scratch_tensor(struct tp_env *env, struct tensor *t, enum dtype dt, int64_t rows,
+                           int64_t cols);
+
+/* The same for M token rows: row grains set to the micro-batch's sequences, col_grains given. */
+enum status scratch_tokens(struct tp_env *env, struct tensor *t, enum dtype dt, int64_t rows,
+                           int64_t cols, int32_t col_grains);
+
+/* t begun with purpose p of the ledger; waits are the caller's. */
+enum status reduce_begin(struct tp_env *env, struct tensor *t, int n, enum ledger_purpose p);
+
+/* t = what arrived in the payload's type, in the activations' type: the same tensor when they are
+ * one type, else a rounded copy in scratch. */
+enum status to_act(struct tp_env *env, struct tensor *t, const struct tensor *payload);
+
+/* Forward purposes become LEDGER_TP_RECOMPUTE while env->recomputing. */
+enum ledger_purpose forward_purpose(const struct tp_env *env, enum ledger_purpose p);
+
+/* The vocabulary-parallel part that all heads share: from the normalised stream h [M, d] to loss
+ * and, unless io->scale is 0, dh [M, d] (this rank's partial sum). Takes the logits [M, V_l] from
+ * scratch and queues the head's weight gradient on them: the caller runs the queue while dh
+ * travels, then releases scratch. One all-gather of three numbers a token. */
+enum status head_loss(struct tp_env *env, const struct ends *w, struct ends *dw,
+                      const struct tensor *h, const struct head_io *io, struct tensor *dh);
+
+/* y_i = act(z_i) B_i' (+ resid), the up-projections of a low-rank group. z [M, n r]. */
+enum status lowrank_up(struct tp_env *env, const struct proj *w, const struct tensor *z,
+                       const struct tensor *resid, struct tensor *y);
+
+/* Columns of member i of n in a tensor of n equal slices; grains: those of one member. */
+struct tensor member_cols(const struct tensor *t, int i, int n, int32_t grains);
+
+#endif
