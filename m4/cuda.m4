@@ -38,8 +38,7 @@ AS_CASE([$narrows_cuda],
 AM_CONDITIONAL([HAVE_CUDA], [test "$have_cuda" = yes])
 AC_SUBST([CUDA_CPPFLAGS])
 AC_SUBST([CUDA_LIBS])
-AC_SUBST([CUDA_GENCODE])
-AC_SUBST([MPI_CPPFLAGS])])
+AC_SUBST([CUDA_GENCODE])])
 
 # Finds nvcc and from it the toolkit's folders; checks each target by compiling for it.
 AC_DEFUN([NARROWS_CUDA_TOOLKIT],
@@ -112,15 +111,7 @@ AS_CASE([$narrows_cuda:$narrows_cudart_found:$narrows_cublas_found],
         [*:yes:], [AC_MSG_RESULT([no cublasLt or no NCCL])
           narrows_cuda="no: cublasLt or NCCL not found with $NVCC (libcublas-dev, libnccl-dev)"],
         [AC_MSG_RESULT([no cudart])
-         narrows_cuda="no: cudart not found with $NVCC (package cuda-cudart-dev)"])
-NARROWS_MPI_CPPFLAGS])
-
-# nvcc does not go through the MPI wrapper: it is told where mpi.h is.
-AC_DEFUN([NARROWS_MPI_CPPFLAGS],
-[MPI_CPPFLAGS=
-for narrows_flag in $MPI_CFLAGS `$CC --showme:compile 2>/dev/null || $CC -show 2>/dev/null`; do
-  AS_CASE([$narrows_flag], [-I*], [MPI_CPPFLAGS="$MPI_CPPFLAGS $narrows_flag"])
-done])
+         narrows_cuda="no: cudart not found with $NVCC (package cuda-cudart-dev)"])])
 
 AC_DEFUN([NARROWS_CUDNN],
 [narrows_cudnn="own kernel (cuDNN: --without-cudnn)"

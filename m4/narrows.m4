@@ -121,7 +121,13 @@ done
 AC_MSG_RESULT([$have_mpi])
 AS_IF([test "$have_mpi" = no],
       [NARROWS_MISSING([MPI for CC=$CC], [libopenmpi-dev],
-                       [give CC=mpicc, or MPI_CFLAGS and MPI_LIBS])])])
+                       [give CC=mpicc, or MPI_CFLAGS and MPI_LIBS])])
+# nvcc and clang-tidy do not go through the wrapper: they are told where mpi.h is.
+MPI_CPPFLAGS=
+for narrows_flag in $MPI_CFLAGS `$CC --showme:compile 2>/dev/null || $CC -show 2>/dev/null`; do
+  AS_CASE([$narrows_flag], [-I*], [MPI_CPPFLAGS="$MPI_CPPFLAGS $narrows_flag"])
+done
+AC_SUBST([MPI_CPPFLAGS])])
 
 # NARROWS_SUMMARY
 AC_DEFUN([NARROWS_SUMMARY],
