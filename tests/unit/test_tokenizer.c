@@ -1,0 +1,181 @@
+/* UTF-8 and the byte tokenizer. */
+#include "common/base/rng.h"
+#include "common/data/tokenizer.h"
+#include "common/data/utf8.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define UTF8(text) utf8_invalid((const unsigned char *)(text), sizeof(text) - 1)
+
+/* Every byte string of up to three bytes, counted: 128 + 1920 + 61440 of them are characters. */
+START_TEST(test_utf8_short)
+{
+    int64_t count[5] = {0};
+
+    for (uint32_t x = 0; x < 1u << 24; x++) {
+        unsigned char text[3] = {(unsigned char)(x >> 16), (unsigned char)(x >> 8),
+                                 (unsigned char)x};
+        size_t length = utf8_length(text, 3);
+
+        count[length]++;
+        if (length == 3)
+            ck_assert_uint_eq(utf8_length(text, 2), 0);
+    }
+    ck_assert_int_eq(count[1], INT64_C(128) << 16);
+    ck_assert_int_eq(count[2], INT64_C(1920) << 8);
+    ck_assert_int_eq(count[3], 61440);
+    ck_assert_int_eq(count[4], 0);
+}
+END_TEST
+
+/* Four bytes: all leads and second bytes, the edges of the others. 0x100000 / 64^2 pairs of lead
+ * and second byte are right, and 0x80 and 0xbf of the six others each. */
+START_TEST(test_utf8_long)
+{
+    static const unsigned char edges[6] = {0x00, 0x7f, 0x80, 0xbf, 0xc0, 0xff};
+    int64_t count = 0;
+
+    for (unsigned lead = 0xf0; lead < 256; lead++)
+        for (unsigned second = 0; second < 256; second++)
+            for (int i = 0; i < 36; i++) {
+                unsigned char text[4] = {(unsigned char)lead, (unsigned char)second, edges[i / 6],
+                                         edges[i % 6]};
+
+                count += utf8_length(text, 4) == 4;
+                ck_assert_uint_eq(utf8_length(text, 3), 0);
+            }
+    ck_assert_int_eq(count, 256 * 4);
+}
+END_TEST
+
+START_TEST(test_utf8_places)
+{
+    ck_assert_uint_eq(UTF8(""), 0);
+    ck_assert_uint_eq(UTF8("plain\n"), 6);
+    ck_assert_uint_eq(UTF8("na\xc3\xafve \xe2\x82\xac \xf0\x9f\x98\x80"), 15);
+    ck_assert_uint_eq(UTF8("ab\xff"), 2);
+    ck_assert_uint_eq(UTF8("ab\xe2\x82"), 2);
+    ck_assert_uint_eq(UTF8("\xc0\x80"), 0);
+    ck_assert_uint_eq(UTF8("x\xed\xa0\x80"), 1);
+    ck_assert_uint_eq(UTF8("x\xf4\x90\x80\x80"), 1);
+    ck_assert_uint_eq(UTF8("a\0b\x80"), 3);
+}
+END_TEST
+
+static void open_bytes(struct tokenizer *t)
+{
+    ck_assert_int_eq(tokenizer_open(t, "bytes"), ST_OK);
+}
+
+/* decode(encode(x)) = x for random strings of every length to 600 and for all bytes. */
+START_TEST(test_round_trip)
+{
+    struct rng_key key = rng_key(1, RNG_TEST, 5);
+    struct tokenizer t;
+    char in[600], out[600];
+    int32_t ids[600];
+    int64_t count;
+
+    open_bytes(&t);
+    for (int64_t n = 0; n <= 600; n++) {
+        for (int64_t i = 0; i < n; i++)
+            in[i] = n == 256 ? (char)i : (char)rng_below(&key, (uint64_t)(600 * n + i), 256);
+        ck_assert_int_ge(tokenizer_encode_room(&t, n), n);
+        ck_assert_int_eq(tokenizer_encode(ids, &count, &t, in, n), ST_OK);
+        ck_assert_int_eq(count, n);
+        for (int64_t i = 0; i < n; i++)
+            ck_assert_int_eq(ids[i], (unsigned char)in[i]);
+        ck_assert_int_ge(tokenizer_decode_room(&t, count), n);
+        ck_assert_int_eq(tokenizer_decode(out, &count, &t, ids, n), ST_OK);
+        ck_assert_int_eq(count, n);
+        ck_assert(n == 0 || memcmp(in, out, (size_t)n) == 0);
+    }
+    tokenizer_close(&t);
+}
+END_TEST
+
+START_TEST(test_special)
+{
+    static const int32_t ids[] = {256, 'H', 'i', 257, 258};
+    struct tokenizer t;
+    char out[8];
+    int64_t count;
+
+    open_bytes(&t);
+    ck_assert_int_eq(t.vocab, 259);
+    ck_assert(t.begin == 256 && t.end == 257 && t.pad == 258);
+    ck_assert_int_eq(tokenizer_decode(out, &count, &t, ids, 5), ST_OK);
+    ck_assert_int_eq(count, 2);
+    ck_assert_mem_eq(out, "Hi", 2);
+    tokenizer_close(&t);
+}
+END_TEST
+
+START_TEST(test_names)
+{
+    static const struct {
+        int32_t id;
+        const char *name;
+    } rows[] = {{'A', "A"},      {' ', " "},      {'\n', "\\x0a"},  {0, "\\x00"},   {0xc3, "\\xc3"},
+                {0x7f, "\\x7f"}, {'\\', "\\x5c"}, {256, "<begin>"}, {257, "<end>"}, {258, "<pad>"}};
+    struct tokenizer t;
+    char name[16], tiny[3];
+
+    open_bytes(&t);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        ck_assert_int_eq(tokenizer_name(name, sizeof name, &t, rows[i].id), ST_OK);
+        ck_assert_str_eq(name, rows[i].name);
+    }
+    ck_assert_int_eq(tokenizer_name(tiny, sizeof tiny, &t, '\n'), ST_OK);
+    ck_assert_str_eq(tiny, "\\x");
+    tokenizer_close(&t);
+}
+END_TEST
+
+START_TEST(test_refused)
+{
+    static const int32_t bad[][2] = {{65, 259}, {65, -1}, {65, INT32_MAX}, {65, INT32_MIN}};
+    struct tokenizer t, none;
+    char out[16];
+    int64_t count;
+
+    open_bytes(&t);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        status_clear();
+        ck_assert_int_eq(tokenizer_decode(out, &count, &t, bad[i], 2), ST_EFORMAT);
+        ck_assert_ptr_nonnull(strstr(status_message(), "token 1 has id"));
+        ck_assert_ptr_nonnull(strstr(status_message(), "0 to 258"));
+        ck_assert_int_eq(tokenizer_name(out, sizeof out, &t, bad[i][1]), ST_EFORMAT);
+    }
+    status_clear();
+    ck_assert_int_eq(tokenizer_open(&none, "byte-pair"), ST_ECONFIG);
+    ck_assert_ptr_nonnull(strstr(status_message(), "'byte-pair'"));
+    ck_assert_ptr_nonnull(strstr(status_message(), "bytes"));
+    tokenizer_close(&t);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("tokenizer");
+    TCase *tests = tcase_create("tokenizer");
+    SRunner *runner;
+    int failed;
+
+    tcase_set_timeout(tests, 0);
+    tcase_add_test(tests, test_utf8_short);
+    tcase_add_test(tests, test_utf8_long);
+    tcase_add_test(tests, test_utf8_places);
+    tcase_add_test(tests, test_round_trip);
+    tcase_add_test(tests, test_special);
+    tcase_add_test(tests, test_names);
+    tcase_add_test(tests, test_refused);
+    suite_add_tcase(suite, tests);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
