@@ -1,0 +1,114 @@
+#include "common/model/block.h"
+
+static enum status rotate(struct block_env *env, const struct attention *at, struct tensor *q,
+                          struct tensor *k, int inverse)
+{
+    struct rope rope = {
+        .seq = at->seq, .head_dim = at->head_dim, .pos0 = at->pos0, .inverse = inverse};
+
+    TRY(op_rope(env->tp.dev, q, env->rope_table, rope));
+    return op_rope(env->tp.dev, k, env->rope_table, rope);
+}
+
+static enum status attention_half(struct block_env *env, const struct block *b,
+                                  struct block_acts *a)
+{
+    struct tensor y[PROJ_MAX] = {a->q, a->k, a->v};
+    struct proj_io in = {.x = &a->x0, .y = y, .y_all = &a->qkv};
+    struct proj_io out = {.x = &a->at.o, .resid = &a->x0, .y = &a->x1};
+
+    TRY(env->strategy->in_forward(&env->tp, &b->qkv, &a->qkv_a, &in)); /* q, k, v = W norm(x0) */
+    TRY(rotate(env, &a->at, &a->q, &a->k, 0));
+    TRY(op_attention_forward(env->tp.dev, &a->at));                      /* o                    */
+    return env->strategy->out_forward(&env->tp, &b->wo, &a->wo_a, &out); /* x1 = x0 + Wo o       */
+}
+
+static enum status ffn_in(struct block_env *env, const struct block *b, struct block_acts *a)
+{
+    struct tensor y[PROJ_MAX] = {a->gate, a->up};
+    struct proj_io in = {.x = &a->x1, .y = y, .y_all = &a->gu};
+
+    TRY(env->strategy->in_forward(&env->tp, &b->gate_up, &a->gate_up_a, &in));
+    return op_swiglu_forward(env->tp.dev, &a->f, &a->gate, &a->up, env->swiglu);
+}
+
+static enum status ffn_out(struct block_env *env, const struct block *b, struct block_acts *a)
+{
+    struct proj_io out = {.x = &a->f, .resid = &a->x1, .y = &a->x2};
+
+    return env->strategy->out_forward(&env->tp, &b->down, &a->down_a, &out); /* x2 = x1 + Wd f */
+}
+
+enum status block_forward(struct block_env *env, const struct block *b, struct block_acts *a)
+{
+    TRY(attention_half(env, b, a));
+    TRY(ffn_in(env, b, a));
+    return ffn_out(env, b, a);
+}
+
+enum status block_recompute(struct block_env *env, const struct block *b, struct block_acts *a)
+{
+    int needs_latents = env->strategy->low_rank && !a->down_a.z_known;
+
+    env->tp.recomputing = 1;
+    TRY(attention_half(env, b, a));
+    TRY(ffn_in(env, b, a));
+    if (needs_latents) /* x2 gets the bits that it already has */
+        TRY(ffn_out(env, b, a));
+    env->tp.recomputing = 0;
+    return ST_OK;
+}
+
+static enum status ffn_backward(struct block_env *env, const struct block *b, struct block *db,
+                                struct block_acts *a, struct tensor *dx)
+{
+    size_t mark = arena_mark(env->tp.scratch);
+    struct tensor df, dgu, dy[PROJ_MAX];
+    struct proj_grad_io out = {.x = &a->f, .dy = dx, .dx = &df};
+    struct proj_grad_io in = {.x = &a->x1, .dy = dy, .dy_all = &dgu, .dx = dx};
+    int64_t m = a->f.rows, f = a->f.cols;
+    int32_t grains = a->f.col_grains;
+    struct swiglu_grad g;
+
+    TRY(scratch_tokens(&env->tp, &df, env->tp.act, m, f, grains));
+    TRY(scratch_tokens(&env->tp, &dgu, env->tp.act, m, 2 * f, 1));
+    dy[0] = tensor_cols(&dgu, 0, f, grains);
+    dy[1] = tensor_cols(&dgu, f, f, grains);
+    TRY(env->strategy->out_backward(&env->tp, &b->down, &db->down, &a->down_a, &out));
+    g = (struct swiglu_grad){.dg = dy[0], .du = dy[1], .df = df, .g = a->gate, .u = a->up};
+    TRY(op_swiglu_backward(env->tp.dev, &g, env->swiglu));
+    TRY(env->strategy->in_backward(&env->tp, &b->gate_up, &db->gate_up, &a->gate_up_a, &in));
+    arena_release(env->tp.scratch, mark);
+    return ST_OK;
+}
+
+static enum status attention_half_backward(struct block_env *env, const struct block *b,
+                                           struct block *db, struct block_acts *a,
+                                           struct tensor *dx)
+{
+    size_t mark = arena_mark(env->tp.scratch);
+    struct attention dat = a->at;
+    struct tensor dqkv, dy[PROJ_MAX];
+    struct proj_grad_io out = {.x = &a->at.o, .dy = dx, .dx = &dat.o};
+    struct proj_grad_io in = {.x = &a->x0, .dy = dy, .dy_all = &dqkv, .dx = dx};
+    int64_t m = a->q.rows, q = a->q.cols, k = a->k.cols;
+
+    TRY(scratch_tokens(&env->tp, &dat.o, env->tp.act, m, q, a->at.o.col_grains));
+    TRY(scratch_tokens(&env->tp, &dqkv, env->tp.act, m, q + 2 * k, 1));
+    dy[0] = dat.q = tensor_cols(&dqkv, 0, q, a->q.col_grains);
+    dy[1] = dat.k = tensor_cols(&dqkv, q, k, a->k.col_grains);
+    dy[2] = dat.v = tensor_cols(&dqkv, q + k, k, a->v.col_grains);
+    TRY(env->strategy->out_backward(&env->tp, &b->wo, &db->wo, &a->wo_a, &out));
+    TRY(op_attention_backward(env->tp.dev, &a->at, &dat));
+    TRY(rotate(env, &a->at, &dat.q, &dat.k, 1));
+    TRY(env->strategy->in_backward(&env->tp, &b->qkv, &db->qkv, &a->qkv_a, &in));
+    arena_release(env->tp.scratch, mark);
+    return ST_OK;
+}
+
+enum status block_backward(struct block_env *env, const struct block *b, struct block *db,
+                           struct block_acts *a, struct tensor *dx)
+{
+    TRY(ffn_backward(env, b, db, a, dx));
+    return attention_half_backward(env, b, db, a, dx);
+}
