@@ -1,0 +1,207 @@
+#include "ref/ref.h"
+
+#include "common/base/log.h"
+
+#include <cblas.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+static const size_t page = (size_t)1 << 21; /* a huge page */
+
+static size_t memory_total(void)
+{
+    return (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static size_t memory_free(void)
+{
+    return (size_t)sysconf(_SC_AVPHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Every page is written once, by all threads: the system hands out pages at a fraction of the
+ * speed of memory. 0xff in all bytes is NaN in every floating type. */
+static void poison(char *p, size_t bytes, int threads)
+{
+    int64_t pieces = (int64_t)((bytes + page - 1) / page);
+
+#pragma omp parallel for num_threads(threads) if (pieces > 1)
+    for (int64_t i = 0; i < pieces; i++) {
+        size_t begin = (size_t)i * page, left = bytes - begin;
+
+        memset(p + begin, 0xff, left < page ? left : page);
+    }
+}
+
+enum status ref_host_alloc(void **p, size_t bytes, int threads)
+{
+    size_t align = bytes >= page ? page : 256, size = (bytes + align - 1) / align * align;
+
+    *p = NULL;
+    if (bytes > memory_total() || posix_memalign(p, align, size ? size : align) != 0) {
+        *p = NULL;
+        return fail(ST_ENOMEM,
+                    "%.1f MiB of host memory asked for, %.1f MiB of %.1f MiB free: lower "
+                    "micro_batch or use more ranks",
+                    (double)bytes / 0x1p20, (double)memory_free() / 0x1p20,
+                    (double)memory_total() / 0x1p20);
+    }
+    if (size >= page)
+        (void)madvise(*p, size, MADV_HUGEPAGE); /* only advice: without it all is right, slower */
+    poison(*p, size, threads);
+    return ST_OK;
+}
+
+/* OpenBLAS falls back to a kernel of 2004 on processors that it does not know. */
+static void warn_slow_kernel(void)
+{
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+    if (strcmp(openblas_get_corename(), "Prescott") == 0 && __builtin_cpu_supports("avx2"))
+        log_warn("this OpenBLAS does not know the processor and uses its slow Prescott kernel: "
+                 "set OPENBLAS_CORETYPE=%s in the environment",
+                 __builtin_cpu_supports("avx512f") ? "SkylakeX" : "Haswell");
+#endif
+}
+
+static enum status device_open_ref(struct device **dev, const struct device_options *opt)
+{
+    struct ref_device *d;
+
+    *dev = NULL;
+    if (opt->threads < 1)
+        return fail(ST_EDEVICE, "threads is %d, must be 1 or more", opt->threads);
+    d = calloc(1, sizeof *d);
+    if (!d)
+        return fail(ST_ENOMEM, "%zu bytes for a device asked for, none free", sizeof *d);
+    d->base.be = &ref_backend;
+    d->base.threads = opt->threads;
+    d->base.wide = REAL_DTYPE;
+#ifndef _OPENMP
+    d->base.threads = 1;
+#endif
+    /* Each call of OpenBLAS runs on the thread that makes it; ours go side by side. */
+    openblas_set_num_threads(1);
+    warn_slow_kernel();
+    *dev = &d->base;
+    return ST_OK;
+}
+
+static void device_close_ref(struct device *dev)
+{
+    struct ref_device *d = (struct ref_device *)dev;
+
+    if (!d)
+        return;
+    free(d->shared);
+    free(d->thread);
+    free(d);
+}
+
+/* A buffer that is too small is replaced; old contents are not needed. */
+static enum status grow(struct ref_device *d, char **buffer, size_t *size, size_t need,
+                        size_t count)
+{
+    void *p;
+
+    if (need <= *size)
+        return ST_OK;
+    need = (need + page - 1) / page * page;
+    free(*buffer);
+    *buffer = NULL;
+    *size = 0;
+    TRY(ref_host_alloc(&p, need * count, d->base.threads));
+    *buffer = p;
+    *size = need;
+    d->grown++;
+    return ST_OK;
+}
+
+enum status ref_scratch(struct device *dev, size_t shared, size_t thread)
+{
+    struct ref_device *d = (struct ref_device *)dev;
+
+    TRY(grow(d, &d->shared, &d->shared_size, shared, 1));
+    TRY(grow(d, &d->thread, &d->thread_size, thread, (size_t)dev->threads));
+    return ST_OK;
+}
+
+void *ref_shared(struct device *dev)
+{
+    return ((struct ref_device *)dev)->shared;
+}
+
+void *ref_thread(struct device *dev)
+{
+    struct ref_device *d = (struct ref_device *)dev;
+    size_t number = 0;
+
+#ifdef _OPENMP
+    number = (size_t)omp_get_thread_num();
+#endif
+    return d->thread + number * d->thread_size;
+}
+
+static enum status device_alloc_ref(struct device *dev, void **p, size_t bytes)
+{
+    TRY(ref_host_alloc(p, bytes, dev->threads));
+    return ST_OK;
+}
+
+static void device_release_ref(struct device *dev, void *p)
+{
+    (void)dev;
+    free(p);
+}
+
+static enum status device_copy_ref(struct device *dev, void *dst, const void *src, size_t bytes)
+{
+    (void)dev;
+    if (bytes > 0)
+        memcpy(dst, src, bytes);
+    return ST_OK;
+}
+
+static enum status device_zero_ref(struct device *dev, void *dst, size_t bytes)
+{
+    int64_t pieces = (int64_t)((bytes + page - 1) / page);
+
+#pragma omp parallel for num_threads(dev->threads) if (pieces > 1)
+    for (int64_t i = 0; i < pieces; i++) {
+        size_t begin = (size_t)i * page, left = bytes - begin;
+
+        memset((char *)dst + begin, 0, left < page ? left : page);
+    }
+    return ST_OK;
+}
+
+static enum status device_sync_ref(struct device *dev)
+{
+    (void)dev; /* every operation is done when it returns */
+    return ST_OK;
+}
+
+static enum status device_info_ref(struct device *dev, struct device_info *info)
+{
+    (void)snprintf(info->name, sizeof info->name, "CPU, OpenBLAS %s kernel, %d threads",
+                   openblas_get_corename(), dev->threads);
+    info->memory_total = memory_total();
+    info->memory_free = memory_free();
+    return ST_OK;
+}
+
+const struct device_ops ref_device_ops = {
+    .open = device_open_ref,
+    .close = device_close_ref,
+    .alloc = device_alloc_ref,
+    .release = device_release_ref,
+    .upload = device_copy_ref,
+    .download = device_copy_ref,
+    .copy = device_copy_ref,
+    .zero = device_zero_ref,
+    .sync = device_sync_ref,
+    .info = device_info_ref,
+};

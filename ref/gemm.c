@@ -1,0 +1,205 @@
+/* Matrix products, one call of OpenBLAS for each (piece of rows, piece of columns, grain of K).
+ *
+ * The shapes of those calls, and of the blocks in which grains are summed, depend on the shape of
+ * a piece alone and never on how many pieces a rank holds: the same bits in every layout. */
+#include "ref/blocks.h"
+#include "ref/ref.h"
+#include "ref/rows.h"
+
+#include <cblas.h>
+
+struct pair {
+    struct ref_operand a, b;
+    int64_t k; /* columns of a in one grain */
+};
+
+/* A member of the group, as its tasks see it. */
+struct job {
+    const struct gemm *g;
+    struct pair pair[3];
+    int32_t grains;      /* of K */
+    int direct;          /* the product goes straight into y */
+    struct blocks tasks; /* of y; whole pieces when direct */
+};
+
+static struct pair pair_of(struct device *dev, const struct tensor *a, const struct tensor *b,
+                           char **at)
+{
+    struct pair p;
+
+    p.a = ref_operand(dev, a, at);
+    p.b = ref_operand(dev, b, at);
+    p.k = a->cols / a->col_grains;
+    return p;
+}
+
+static void prepare(struct job *j, struct device *dev, const struct gemm *g, char **at)
+{
+    j->g = g;
+    j->grains = g->a.col_grains;
+    j->direct = j->grains == 1 && !g->k_scale && g->y.dtype == REAL_DTYPE;
+    j->pair[0] = pair_of(dev, &g->a, &g->b, at);
+    for (int i = 0; i < g->more; i++)
+        j->pair[i + 1] = pair_of(dev, &g->part[i].a, &g->part[i].b, at);
+    j->tasks = blocks_cut(g->y.rows / g->a.row_grains, g->y.cols / g->y.col_grains, g->a.row_grains,
+                          g->y.col_grains, j->direct ? 0 : BLOCK_ELEMENTS);
+}
+
+/* out = beta out + the partial product of one grain of K. */
+static void product(const struct job *j, const struct block *r, int32_t grain, real beta, real *out,
+                    int64_t ld)
+{
+    int nt = j->g->kind == GEMM_NT;
+
+    for (int i = 0; i <= j->g->more; i++) {
+        const struct pair *p = &j->pair[i];
+        const real *a = p->a.p + r->row * p->a.ld + grain * p->k;
+        const real *b = nt ? p->b.p + r->col * p->b.ld + grain * p->k
+                           : p->b.p + grain * p->k * p->b.ld + r->col;
+
+        cblas_rgemm(CblasRowMajor, CblasNoTrans, nt ? CblasTrans : CblasNoTrans, (int)r->rows,
+                    (int)r->cols, (int)p->k, 1, a, (int)p->a.ld, b, (int)p->b.ld, i == 0 ? beta : 1,
+                    out, (int)ld);
+    }
+}
+
+/* y = c, or y + c, row by row; what the product is then added to. */
+static void add_residual(const struct job *j, const struct block *r, real *row)
+{
+    const struct tensor *c = j->g->c;
+    struct tensor part = tensor_cols(c, r->col, r->cols, 1);
+
+    for (int64_t i = r->row; i < r->row + r->rows; i++) {
+        real *y = (real *)j->g->y.data + i * j->g->y.stride + r->col;
+        const real *x = row_in(&part, i, row);
+
+        if (j->g->accumulate)
+            row_add(y, y, x, r->cols);
+        else if (x != y)
+            memcpy(y, x, (size_t)r->cols * sizeof(real));
+    }
+}
+
+static void run_direct(const struct job *j, const struct block *r, real *row)
+{
+    const struct tensor *y = &j->g->y;
+
+    if (j->g->c)
+        add_residual(j, r, row);
+    product(j, r, 0, j->g->c || j->g->accumulate ? 1 : 0,
+            (real *)y->data + r->row * y->stride + r->col, y->stride);
+}
+
+/* buf[rows, cols] = sum of grains [lo, hi); what follows buf is used for right branches. */
+static void sum_grains(const struct job *j, const struct block *r, int32_t lo, int32_t hi,
+                       real *buf)
+{
+    int32_t mid = lo + (hi - lo) / 2;
+    int64_t size = r->rows * r->cols;
+    const struct tensor *scale = j->g->k_scale;
+
+    if (hi - lo > 1) {
+        sum_grains(j, r, lo, mid, buf);
+        sum_grains(j, r, mid, hi, buf + size);
+        row_add(buf, buf, buf + size, size);
+        return;
+    }
+    product(j, r, lo, 0, buf, r->cols);
+    for (int64_t i = 0; scale && i < r->rows; i++)
+        row_scale(buf + i * r->cols, buf + i * r->cols,
+                  ((const real *)scale->data)[(r->row + i) * scale->stride + lo], r->cols);
+}
+
+/* Row i of y's block = left + right (NULL: none) + c + y; row is a buffer. */
+static void finish_row(const struct job *j, const struct block *r, int64_t i, const real *left,
+                       const real *right, real *row)
+{
+    struct tensor y = tensor_cols(&j->g->y, r->col, r->cols, 1);
+    real *sum = row, *spare = row + r->cols;
+
+    if (right)
+        row_add(sum, left, right, r->cols);
+    else
+        memcpy(sum, left, (size_t)r->cols * sizeof(real));
+    if (j->g->c) {
+        struct tensor c = tensor_cols(j->g->c, r->col, r->cols, 1);
+
+        row_add(sum, sum, row_in(&c, i, spare), r->cols);
+    }
+    if (j->g->accumulate)
+        row_add(sum, sum, row_in(&y, i, spare), r->cols);
+    if (y.dtype == REAL_DTYPE)
+        memcpy(row_out(&y, i, NULL), sum, (size_t)r->cols * sizeof(real));
+    else
+        row_put(&y, i, sum);
+}
+
+/* The last addition of the tree is done on the way into y. */
+static void run_tree(const struct job *j, const struct block *r, real *row, real *buf)
+{
+    int32_t mid = j->grains / 2;
+    int64_t size = r->rows * r->cols;
+    real *right = j->grains > 1 ? buf + size : NULL;
+
+    sum_grains(j, r, 0, right ? mid : 1, buf);
+    if (right)
+        sum_grains(j, r, mid, j->grains, right);
+    for (int64_t i = 0; i < r->rows; i++)
+        finish_row(j, r, r->row + i, buf + i * r->cols, right ? right + i * r->cols : NULL, row);
+}
+
+static size_t scratch_of_thread(const struct job *j)
+{
+    int64_t block = j->tasks.block_rows * j->tasks.block_cols, levels = 1;
+
+    for (int32_t g = j->grains; g > 1; g = (g + 1) / 2)
+        levels++;
+    return (size_t)(2 * j->tasks.block_cols + (j->direct ? 0 : levels * block)) * sizeof(real);
+}
+
+static void run_task(struct device *dev, const struct job *jobs, int64_t task)
+{
+    real *row = ref_thread(dev);
+    struct block r;
+
+    while (task >= jobs->tasks.count)
+        task -= jobs++->tasks.count;
+    r = blocks_at(&jobs->tasks, task);
+    if (jobs->direct)
+        run_direct(jobs, &r, row);
+    else
+        run_tree(jobs, &r, row, row + 2 * jobs->tasks.block_cols);
+}
+
+static size_t operands_size(const struct gemm *g)
+{
+    size_t bytes = ref_operand_size(&g->a) + ref_operand_size(&g->b);
+
+    for (int i = 0; i < g->more; i++)
+        bytes += ref_operand_size(&g->part[i].a) + ref_operand_size(&g->part[i].b);
+    return bytes;
+}
+
+enum status ref_gemm(struct device *dev, const struct gemm *g, int n)
+{
+    size_t head = ((size_t)n * sizeof(struct job) + 63) / 64 * 64, shared = head, thread = 0;
+    int64_t tasks = 0;
+    struct job *jobs;
+    char *at;
+
+    for (int i = 0; i < n; i++)
+        shared += operands_size(&g[i]);
+    TRY(ref_scratch(dev, shared, 0));
+    jobs = ref_shared(dev);
+    at = (char *)jobs + head;
+    for (int i = 0; i < n; i++) {
+        prepare(&jobs[i], dev, &g[i], &at);
+        tasks += jobs[i].tasks.count;
+        thread = scratch_of_thread(&jobs[i]) > thread ? scratch_of_thread(&jobs[i]) : thread;
+    }
+    TRY(ref_scratch(dev, shared, thread));
+#pragma omp parallel for num_threads(dev->threads) schedule(dynamic, 1) if (tasks > 1)
+    for (int64_t t = 0; t < tasks; t++)
+        run_task(dev, jobs, t);
+    return ST_OK;
+}
