@@ -222,9 +222,11 @@ static enum status check_batch(const struct config *cfg)
 
     if (cfg->parallel.layout_exact && !power_of_two(dp))
         return fail(ST_ECONFIG,
-                    "parallel.dp %" N " is not a power of two, which parallel.layout_exact on "
-                    "needs: start the job with mpirun -n %" N ", or set parallel.layout_exact=off",
-                    dp, usable_ranks(cfg, cfg->parallel.tp * dp));
+                    "parallel.dp %" N " (%" N " ranks / parallel.tp %" N
+                    ") is not a power of two, which parallel.layout_exact on needs: start the job "
+                    "with mpirun -n %" N ", or set parallel.layout_exact=off",
+                    dp, cfg->parallel.tp * dp, cfg->parallel.tp,
+                    usable_ranks(cfg, cfg->parallel.tp * dp));
     if (t->batch % dp)
         return fail(ST_ECONFIG,
                     "train.batch %" N " sequences cannot be divided among parallel.dp %" N
