@@ -32,9 +32,9 @@ AS_CASE([$narrows_cuda],
                  AC_SUBST([CUDA_DEFS], ["-DHAVE_CUDA=1"])
                  NARROWS_CUDNN],
         [have_cuda=no
-         AS_IF([test "x$with_cuda" != xno && test "x$with_cuda" != xguess && test "x$with_cuda" != xyes],
-               [AC_MSG_ERROR([--with-cuda=$with_cuda: $narrows_cuda])])
-         AS_IF([test "x$with_cuda" = xyes], [AC_MSG_ERROR([--with-cuda: $narrows_cuda])])])
+         narrows_why=`echo "$narrows_cuda" | sed 's/^no: //'`
+         AS_CASE([$with_cuda], [no|guess], [],
+                 [AC_MSG_ERROR([--with-cuda=$with_cuda: $narrows_why])])])
 AM_CONDITIONAL([HAVE_CUDA], [test "$have_cuda" = yes])
 AC_SUBST([CUDA_CPPFLAGS])
 AC_SUBST([CUDA_LIBS])
@@ -114,14 +114,14 @@ AS_CASE([$narrows_cuda:$narrows_cudart_found:$narrows_cublas_found],
          narrows_cuda="no: cudart not found with $NVCC (package cuda-cudart-dev)"])])
 
 AC_DEFUN([NARROWS_CUDNN],
-[narrows_cudnn="own kernel (cuDNN: --without-cudnn)"
+[narrows_cudnn="without cuDNN (--without-cudnn)"
 AS_CASE([$with_cudnn],
         [guess|yes], [narrows_cudnn_cppflags=; narrows_cudnn_libs=-lcudnn],
         [narrows_cudnn_cppflags="-isystem $with_cudnn/include"
          narrows_cudnn_libs="-L$with_cudnn/lib -Wl,-rpath,$with_cudnn/lib -lcudnn"])
 AS_IF([test "x$with_cudnn" != xno],
       [AC_MSG_CHECKING([for cuDNN])
-       narrows_cudnn="own kernel (cuDNN not found; --with-cudnn=DIR)"
+       narrows_cudnn="without cuDNN (not found; --with-cudnn=DIR)"
        NARROWS_TRY_LINK([cudnn.h], [cudnnGetVersion()],
                         [$narrows_cudnn_cppflags $CUDA_CPPFLAGS],
                         [$narrows_cudnn_libs $CUDA_LIBS],

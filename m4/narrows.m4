@@ -6,7 +6,7 @@
 AC_DEFUN([NARROWS_MISSING],
 [AC_MSG_ERROR([$1 not found.
   Debian, Ubuntu:  apt-get install $2
-  elsewhere:       ]m4_default([$3], [give its place in CPPFLAGS and LDFLAGS or in PKG_CONFIG_PATH])[
+  elsewhere:       ]m4_default([$3], [give its place in CPPFLAGS and LDFLAGS, or in PKG_CONFIG_PATH])[
   config.log says what was tried.])])
 
 # NARROWS_EXACT_FLAGS
@@ -97,9 +97,6 @@ AC_DEFUN([NARROWS_LIB],
 [NARROWS_FIND_LIB([$1], [$2], [$5], [$6], m4_shift(m4_shift(m4_shift(m4_shift(m4_shift(m4_shift($@)))))))
 AS_IF([test "$have_$1" = no], [NARROWS_MISSING([$3], [$4])])])
 
-# NARROWS_OPTIONAL_LIB(VAR, PC-MODULE, HEADER, EXPRESSION, FALLBACK-LIBS...)
-AC_DEFUN([NARROWS_OPTIONAL_LIB], [NARROWS_FIND_LIB($@)])
-
 # NARROWS_MPI
 # CC is a wrapper that knows MPI, or pkg-config does (CC=clang works so).
 AC_DEFUN([NARROWS_MPI],
@@ -132,7 +129,7 @@ AC_SUBST([MPI_CPPFLAGS])])
 # NARROWS_SUMMARY
 AC_DEFUN([NARROWS_SUMMARY],
 [AS_IF([test "$have_CHECK" = yes], [narrows_check="yes"],
-       [narrows_check="no: no unit tests (Debian package: check)"])
+       [narrows_check="no (Debian package: check); everything else is built"])
 AS_IF([test "$MPIRUN" = no],
       [narrows_mpirun="not found: no tests on several ranks (Debian package: openmpi-bin)"],
       [narrows_mpirun=$MPIRUN])
