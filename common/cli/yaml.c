@@ -220,6 +220,16 @@ static enum status check_section(struct reader *r, const char *section)
     return unknown_section(r, section);
 }
 
+/* The section that event e names. */
+static enum status section_name(struct reader *r, char section[64], const yaml_event_t *e)
+{
+    if (e->type != YAML_SCALAR_EVENT)
+        REFUSE(r, "expected the name of a section, found %s", found(e->type));
+    snprintf(section, 64, "%s", (const char *)e->data.scalar.value);
+    TRY(check_section(r, section));
+    return ST_OK;
+}
+
 static enum status read_root(struct reader *r)
 {
     char section[64];
@@ -238,14 +248,7 @@ static enum status read_root(struct reader *r)
         TRY(next(r, &e));
         if (e.type == YAML_MAPPING_END_EVENT)
             break;
-        if (e.type != YAML_SCALAR_EVENT) {
-            const char *what = found(e.type);
-
-            yaml_event_delete(&e);
-            REFUSE(r, "expected the name of a section, found %s", what);
-        }
-        snprintf(section, sizeof section, "%s", (const char *)e.data.scalar.value);
-        st = check_section(r, section);
+        st = section_name(r, section, &e);
         if (st == ST_OK)
             st = read_section(r, section);
         if (st != ST_OK)

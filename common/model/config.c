@@ -11,28 +11,28 @@
 #define END()            NULL};
 #include "common/model/config_choices.def"
 
-#define ROW(sec, k, is, h)                                                          \
-    .section = #sec, .key = #k, .name = #sec "." #k, .type = is,                    \
-    .offset = offsetof(struct config, sec.k), .help = h
+#define ROW(sec, k, is, h)                                                                       \
+    .section = #sec, .key = #k, .name = #sec "." #k, .type = (is), .help = (h),                  \
+    .offset = offsetof(struct config, sec) + offsetof(struct config_##sec, k)
 
 static const struct config_key table[CONFIG_KEYS] = {
 #define SECTION(sec, h)
 #define TEXT(sec, k, init, empty, h)       {ROW(sec, k, CONFIG_IS_TEXT, h), .unit = "",          \
-                                            .text = init, .may_be_empty = empty},
-#define INT(sec, k, init, min, max, u, h)  {ROW(sec, k, CONFIG_IS_INT, h), .unit = u,            \
-                                            .integer = init, .lo = min, .hi = max},
-#define REAL(sec, k, init, min, max, u, h) {ROW(sec, k, CONFIG_IS_REAL, h), .unit = u,           \
-                                            .real = init, .real_lo = min, .real_hi = max},
+                                            .text = (init), .may_be_empty = (empty)},
+#define INT(sec, k, init, min, max, u, h)  {ROW(sec, k, CONFIG_IS_INT, h), .unit = (u),          \
+                                            .integer = (init), .lo = (min), .hi = (max)},
+#define REAL(sec, k, init, min, max, u, h) {ROW(sec, k, CONFIG_IS_REAL, h), .unit = (u),         \
+                                            .real = (init), .real_lo = (min), .real_hi = (max)},
 #define FLAG(sec, k, init, h)              {ROW(sec, k, CONFIG_IS_FLAG, h), .unit = "",          \
-                                            .integer = init},
+                                            .integer = (init)},
 #define CHOICE(sec, k, kind, init, h)      {ROW(sec, k, CONFIG_IS_CHOICE, h), .unit = "",        \
-                                            .integer = init, .choices = kind##_words},
+                                            .integer = (init), .choices = kind##_words},
 #define END(sec)
 #include "common/model/config_keys.def"
 };
 
 static const struct config_section sections[] = {
-#define SECTION(sec, h)                    {#sec, h},
+#define SECTION(sec, h)                    {#sec, (h)},
 #define TEXT(sec, k, init, empty, h)
 #define INT(sec, k, init, min, max, u, h)
 #define REAL(sec, k, init, min, max, u, h)

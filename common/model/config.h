@@ -48,17 +48,18 @@ enum { CONFIG_TEXT = 512 }; /* bytes of a text value, its end included */
 
 /* clang-format on */
 
-enum {
-    CONFIG_KEYS = 0 /* their number: 0 + 1 + 1 ... */
+/* One byte for each key; only its size is used. */
+struct config_count {
 #define SECTION(section, help)
-#define TEXT(sec, key, init, empty, help)        +1
-#define INT(sec, key, init, lo, hi, unit, help)  +1
-#define REAL(sec, key, init, lo, hi, unit, help) +1
-#define FLAG(sec, key, init, help)               +1
-#define CHOICE(sec, key, kind, init, help)       +1
+#define TEXT(sec, key, init, empty, help)        char sec##_##key;
+#define INT(sec, key, init, lo, hi, unit, help)  char sec##_##key;
+#define REAL(sec, key, init, lo, hi, unit, help) char sec##_##key;
+#define FLAG(sec, key, init, help)               char sec##_##key;
+#define CHOICE(sec, key, kind, init, help)       char sec##_##key;
 #define END(section)
 #include "common/model/config_keys.def"
 };
+enum { CONFIG_KEYS = sizeof(struct config_count) };
 
 /* Who gave a value; a later one wins over an earlier one. A preset named in the file gives way to
  * the file's own sizes; one named by an argument replaces them. */
@@ -95,9 +96,9 @@ struct config_key {
     const char *section, *key; /* "model", "width" */
     const char *name;          /* "model.width" */
     enum config_type type;
+    bool may_be_empty;       /* TEXT */
     size_t offset;           /* of the field in struct config */
     const char *text;        /* default of TEXT */
-    bool may_be_empty;       /* TEXT */
     int64_t integer, lo, hi; /* default and bounds of INT; default of FLAG and CHOICE */
     double real, real_lo, real_hi;
     const char *const *choices; /* CHOICE: NULL-ended, indexed by the enum */
@@ -143,7 +144,7 @@ enum status config_resolve(struct config *cfg, int64_t ranks, int64_t vocab);
  * Errors: ST_ECONFIG with one message that names both numbers and a way out. */
 enum status config_validate(const struct config *cfg, int64_t ranks);
 
-/* For commands that read text: errors with ST_ECONFIG when data.train is "", saying how to set it. */
+/* For commands that read text. Errors: ST_ECONFIG when data.train is "", saying how to set it. */
 enum status config_need_data(const struct config *cfg);
 
 /* model.vocab rounded up to what embedding and head hold: a multiple of 64 and of tp, so that

@@ -224,13 +224,13 @@ static void write_text(char *out, size_t size, const char *text)
     for (int bytes; *text && n + 8 < size; text += bytes) {
         bytes = decode(&c, text);
         if (c == '\n')
-            n += (size_t)sprintf(out + n, "\\n");
+            n += (size_t)snprintf(out + n, size - n, "\\n");
         else if (c == '"' || c == '\\')
-            n += (size_t)sprintf(out + n, "\\%c", (char)c);
+            n += (size_t)snprintf(out + n, size - n, "\\%c", (char)c);
         else if (needs_code(c))
-            n += (size_t)sprintf(out + n, c < 0x100 ? "\\x%02x" : "\\u%04x", c);
+            n += (size_t)snprintf(out + n, size - n, c < 0x100 ? "\\x%02x" : "\\u%04x", c);
         else
-            n += (size_t)sprintf(out + n, "%.*s", bytes, text);
+            n += (size_t)snprintf(out + n, size - n, "%.*s", bytes, text);
         bytes += !bytes; /* read_text() let nothing else in, but never stand still */
     }
     out[n++] = '"';
