@@ -21,7 +21,8 @@ enum status comm_create(struct comm **c, struct device *dev, struct host *group,
                         struct ledger *ledger);
 void comm_destroy(struct comm *c);
 
-/* Prepares staging for at most `bytes` in flight at once; before step 1. Collective. */
+/* Prepares staging for at most `bytes` in flight between two waits (whole tensors: of an
+ * all-gather and a reduce-scatter the full side); before step 1, with nothing in flight. */
 enum status comm_reserve(struct comm *c, size_t bytes);
 
 /* t[0..n) each become their sum over the ranks; one call. Packed tensors. */
@@ -33,14 +34,16 @@ enum status comm_all_gather_begin(struct comm *c, struct tensor *out, const stru
 /* out [rows, cols] = this rank's part of the sum of in [p*rows, cols]. Packed. */
 enum status comm_reduce_scatter_begin(struct comm *c, struct tensor *out, const struct tensor *in);
 
-/* t = t of rank root. */
+/* t = t of rank root; t counts as in flight on the root as well. Packed. */
 enum status comm_broadcast_begin(struct comm *c, struct tensor *t, int root);
 
-/* To and from a neighbour of the group. */
+/* To and from another rank of the group. Sends and receives begun one after another, with no
+ * other collective in between, run side by side: two ranks may both send first. */
 enum status comm_send_begin(struct comm *c, const struct tensor *t, int to);
 enum status comm_recv_begin(struct comm *c, struct tensor *t, int from);
 
-/* Ends everything begun on c. */
+/* Ends everything begun on c. After an error c is of no use any more: every call returns
+ * ST_EPEER, and tensors that were in flight keep their NaN. */
 enum status comm_wait(struct comm *c);
 
 /* begin and wait in one. */

@@ -3,11 +3,13 @@
  * elements: of the whole tensor that a collective works on (all-reduce: its count; all-gather and
  * reduce-scatter: the count of the full side), which is what the closed formulas of docs/math.md
  * count. wire bytes: what one rank sends in a ring, 2 (p-1)/p of the bytes for an all-reduce,
- * (p-1)/p for an all-gather, reduce-scatter or broadcast, all of them for a send. Groups of one
- * rank send nothing and are not counted. One grouped launch of several tensors is one call.
+ * (p-1)/p for an all-gather, reduce-scatter or broadcast, all of them for a send, none for
+ * a receive, which is timed but not counted. Groups of one rank send nothing and are not counted. One grouped launch of several tensors is one call.
  */
 #ifndef COMMON_BACKEND_LEDGER_H
 #define COMMON_BACKEND_LEDGER_H
+
+#include "common/base/status.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -33,15 +35,26 @@ enum ledger_purpose {
         LEDGER_COUNT
 };
 
+enum { LEDGER_SPANS = 64 };
+
 struct ledger_row {
     int64_t calls, elements, wire_bytes;
-    double seconds; /* from begin to the end of wait, of which part may have been hidden */
-    double exposed; /* spent in wait */
+    double seconds; /* from the first begin to the end of wait; part of it may be hidden */
+    double exposed; /* spent in wait; a wait for several purposes counts in equal parts */
+};
+
+/* Collectives of one purpose that one communicator has begun and not ended. */
+struct ledger_span {
+    const void *who;
+    enum ledger_purpose purpose;
+    double since; /* seconds */
 };
 
 struct ledger {
     enum ledger_purpose purpose; /* of the collectives to come */
     struct ledger_row row[LEDGER_COUNT];
+    struct ledger_span span[LEDGER_SPANS];
+    int spans;
 };
 
 /* "tp forward" ... */
@@ -50,10 +63,18 @@ const char *ledger_name(enum ledger_purpose p);
 /* Counts a call; l may be NULL. */
 void ledger_add(struct ledger *l, int64_t elements, int64_t wire_bytes);
 
-/* Sets what the following collectives are for; returns what they were for before. */
+/* A collective of communicator who begins at second `now` (any monotonic clock); several of one
+ * purpose are one span. l may be NULL. Errors: ST_EINTERNAL when LEDGER_SPANS are open. */
+enum status ledger_begin(struct ledger *l, const void *who, double now);
+
+/* All collectives that who has begun end at second `now`, after a wait since second `waited`. */
+void ledger_end(struct ledger *l, const void *who, double waited, double now);
+
+/* Sets what the following collectives are for; returns what they were for before. With
+ * l NULL nothing is set. */
 enum ledger_purpose ledger_for(struct ledger *l, enum ledger_purpose purpose);
 
-/* Sets all counts to zero. */
+/* Sets all counts to zero; the purpose and what is in flight stay. */
 void ledger_clear(struct ledger *l);
 
 /* Sum over the purposes first .. last. */
