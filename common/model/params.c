@@ -110,10 +110,15 @@ enum status params_carve_grads(struct params *p, struct arena *grads, int slots)
 
         TRY(carve_one(p, row, grads, p->wide, &row->g));
         fill_views(row->twice ? first : row->use_g, &row->g);
-        if (row->twice) {
-            TRY(carve_one(p, row, grads, p->wide, &row->g2));
-            *row->use_g[1] = row->g2;
-        }
+    }
+    p->flat = arena_mark(grads) - begin;
+    for (int i = 0; i < p->n; i++) { /* behind the others: these do not travel between replicas */
+        struct param *row = &p->item[i];
+
+        if (!row->twice)
+            continue;
+        TRY(carve_one(p, row, grads, p->wide, &row->g2));
+        *row->use_g[1] = row->g2;
     }
     p->plane = arena_mark(grads) - begin;
     return slots > 1 ? arena_take(grads, &rest, p->plane * (size_t)(slots - 1)) : ST_OK;

@@ -36,6 +36,7 @@ struct params {
     enum dtype work, wide, moments; /* of w; of master and gradients; of m and v               */
     int masters;                    /* w has a wide copy beside it                             */
     size_t plane;                   /* bytes of one gradient slot                              */
+    size_t flat;                    /* its leading part: all gradients but the second of tied  */
 };
 
 /* Room for `room` rows. Errors: ST_ENOMEM. */

@@ -1,0 +1,364 @@
+#include "common/backend/record.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct record_device {
+    struct device base;
+    double flops;
+    int64_t calls, fail_at;
+};
+
+static struct record_device *record(struct device *dev)
+{
+    return (struct record_device *)dev;
+}
+
+static enum status count(struct device *dev, double flops)
+{
+    struct record_device *r = record(dev);
+
+    r->flops += flops;
+    r->calls++;
+    if (r->fail_at && r->calls == r->fail_at)
+        return fail(ST_EDEVICE, "recording device told to fail at call %lld", (long long)r->calls);
+    return ST_OK;
+}
+
+/* ---- device ---- */
+
+enum status record_open(struct device **dev, enum dtype wide)
+{
+    struct record_device *r = calloc(1, sizeof *r);
+
+    if (!r)
+        return fail(ST_ENOMEM, "no memory for a recording device");
+    r->base = (struct device){.be = &record_backend, .threads = 1, .wide = wide};
+    *dev = &r->base;
+    return ST_OK;
+}
+
+static enum status open_default(struct device **dev, const struct device_options *opt)
+{
+    (void)opt;
+    return record_open(dev, DT_F32);
+}
+
+static void close_device(struct device *dev)
+{
+    free(dev);
+}
+
+static enum status alloc(struct device *dev, void **p, size_t bytes)
+{
+    (void)dev;
+    (void)bytes;
+    *p = (void *)(uintptr_t)4096; /* never touched */
+    return ST_OK;
+}
+
+static void release(struct device *dev, void *p)
+{
+    (void)dev;
+    (void)p;
+}
+
+static enum status move_in(struct device *dev, void *dst, const void *src, size_t bytes)
+{
+    (void)dev;
+    (void)dst;
+    (void)src;
+    (void)bytes;
+    return ST_OK;
+}
+
+static enum status download(struct device *dev, void *dst, const void *src, size_t bytes)
+{
+    (void)dev;
+    (void)src;
+    memset(dst, 0, bytes);
+    return ST_OK;
+}
+
+static enum status zero(struct device *dev, void *dst, size_t bytes)
+{
+    (void)dev;
+    (void)dst;
+    (void)bytes;
+    return ST_OK;
+}
+
+static enum status sync_device(struct device *dev)
+{
+    (void)dev;
+    return ST_OK;
+}
+
+static enum status info(struct device *dev, struct device_info *out)
+{
+    (void)dev;
+    *out = (struct device_info){.name = "recording"};
+    return ST_OK;
+}
+
+static const struct device_ops device_table = {.open = open_default,
+                                               .close = close_device,
+                                               .alloc = alloc,
+                                               .release = release,
+                                               .upload = move_in,
+                                               .download = download,
+                                               .copy = move_in,
+                                               .zero = zero,
+                                               .sync = sync_device,
+                                               .info = info};
+
+/* ---- math ---- */
+
+static enum status gemm(struct device *dev, const struct gemm *g, int n)
+{
+    double flops = 0.0;
+
+    for (int i = 0; i < n; i++) {
+        double mn = 2.0 * (double)g[i].y.rows * (double)g[i].y.cols;
+
+        flops += mn * (double)g[i].a.cols;
+        for (int j = 0; j < g[i].more; j++)
+            flops += mn * (double)g[i].part[j].a.cols;
+    }
+    return count(dev, flops);
+}
+
+static enum status weight_grad(struct device *dev, const struct weight_grad *w, int n,
+                               const struct sample_plan *plan)
+{
+    double flops = 0.0;
+
+    (void)plan;
+    for (int i = 0; i < n; i++)
+        flops += 2.0 * (double)w[i].dw.rows * (double)w[i].dw.cols * (double)w[i].dy.rows;
+    return count(dev, flops);
+}
+
+/* Two products forward (q k', p v); each query sees half of the keys on average. */
+static double attention_flops(const struct attention *at)
+{
+    double pairs = 0.5 * (double)at->seq * (double)(at->seq + 1) + (double)(at->seq * at->pos0);
+
+    return 4.0 * (double)(at->batch * at->heads * at->head_dim) * pairs;
+}
+
+static enum status attention_forward(struct device *dev, struct attention *at)
+{
+    return count(dev, attention_flops(at));
+}
+
+static enum status attention_backward(struct device *dev, const struct attention *at,
+                                      struct attention *dat)
+{
+    (void)dat;
+    return count(dev, 2.0 * attention_flops(at));
+}
+
+/* The other ops cost little: they are counted as calls. One definition for each signature. */
+#define RECORD_ONLY(name, ...)                               \
+    static enum status name(struct device *dev, __VA_ARGS__) \
+    {                                                        \
+        return count(dev, 0.0);                              \
+    }
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+RECORD_ONLY(rms_norm, struct tensor *h, struct tensor *s, const struct tensor *x,
+            const struct tensor *gain, struct norm norm)
+RECORD_ONLY(rms_norm_backward, const struct rms_grad *g, const struct tensor *s, struct norm norm,
+            const struct sample_plan *plan)
+RECORD_ONLY(rms_partial, struct tensor *h, struct tensor *s, struct tensor *l,
+            const struct tensor *x, const struct tensor *gain, struct norm norm)
+RECORD_ONLY(rms_stat, struct tensor *s, const struct tensor *x)
+RECORD_ONLY(rms_apply, struct tensor *h, const struct tensor *x, const struct tensor *gain,
+            const struct tensor *s, struct norm norm)
+RECORD_ONLY(rms_dot, struct tensor *c, const struct tensor *t, const struct tensor *x,
+            const struct tensor *gain)
+RECORD_ONLY(rms_coef, struct tensor *coef, const struct tensor *c, const struct tensor *s,
+            struct norm norm)
+RECORD_ONLY(rms_backward, const struct rms_grad *g, const struct tensor *coef,
+            const struct sample_plan *plan)
+RECORD_ONLY(latent_forward, struct tensor *z, struct tensor *a, const struct tensor *zsum,
+            const struct tensor *s, struct latent lat)
+RECORD_ONLY(latent_act, struct tensor *a, const struct tensor *z, struct latent lat)
+RECORD_ONLY(latent_backward, struct tensor *u, struct tensor *coef, const struct tensor *da,
+            const struct tensor *z, const struct tensor *s, struct latent lat)
+RECORD_ONLY(rope, struct tensor *x, const struct tensor *table, struct rope r)
+RECORD_ONLY(swiglu_forward, struct tensor *f, const struct tensor *g, const struct tensor *u,
+            enum swiglu_kind kind)
+RECORD_ONLY(swiglu_backward, const struct swiglu_grad *d, enum swiglu_kind kind)
+RECORD_ONLY(add, struct tensor *y, const struct tensor *a, const struct tensor *b)
+RECORD_ONLY(embed_forward, struct tensor *y, const struct tensor *w, const struct tensor *tokens,
+            int64_t row0)
+RECORD_ONLY(embed_backward, struct tensor *dw, const struct tensor *dy, const struct tensor *tokens,
+            int64_t row0, const struct sample_plan *plan)
+RECORD_ONLY(ce_stats, struct tensor *st, const struct tensor *logits, const struct tensor *targets,
+            struct vocab_cut cut)
+RECORD_ONLY(ce_grad, struct tensor *loss, struct tensor *logits, const struct tensor *st,
+            const struct tensor *targets, struct vocab_cut cut, double scale)
+RECORD_ONLY(cols_join, struct tensor *y, const struct tensor *parts)
+RECORD_ONLY(cols_split, struct tensor *parts, const struct tensor *x)
+RECORD_ONLY(sum_tree, struct tensor *s, const struct tensor *parts)
+RECORD_ONLY(convert, struct tensor *y, const struct tensor *x)
+RECORD_ONLY(sumsq, struct tensor *table, const struct tensor *t, int n)
+RECORD_ONLY(clip, struct tensor *norm_scale, const struct tensor *table, double limit)
+RECORD_ONLY(adamw, const struct adamw_item *item, int n, const struct adamw_step *step,
+            const struct tensor *norm_scale)
+#pragma GCC diagnostic pop
+
+static const struct math_ops math_table = {.gemm = gemm,
+                                           .weight_grad = weight_grad,
+                                           .rms_norm = rms_norm,
+                                           .rms_norm_backward = rms_norm_backward,
+                                           .rms_partial = rms_partial,
+                                           .rms_stat = rms_stat,
+                                           .rms_apply = rms_apply,
+                                           .rms_dot = rms_dot,
+                                           .rms_coef = rms_coef,
+                                           .rms_backward = rms_backward,
+                                           .latent_forward = latent_forward,
+                                           .latent_act = latent_act,
+                                           .latent_backward = latent_backward,
+                                           .rope = rope,
+                                           .attention_forward = attention_forward,
+                                           .attention_backward = attention_backward,
+                                           .swiglu_forward = swiglu_forward,
+                                           .swiglu_backward = swiglu_backward,
+                                           .add = add,
+                                           .embed_forward = embed_forward,
+                                           .embed_backward = embed_backward,
+                                           .ce_stats = ce_stats,
+                                           .ce_grad = ce_grad,
+                                           .cols_join = cols_join,
+                                           .cols_split = cols_split,
+                                           .sum_tree = sum_tree,
+                                           .convert = convert,
+                                           .sumsq = sumsq,
+                                           .clip = clip,
+                                           .adamw = adamw};
+
+/* ---- comm ---- */
+
+struct recorded_comm {
+    struct comm base;
+    size_t in_flight, peak;
+};
+
+static enum status fly(struct comm *c, const struct tensor *t)
+{
+    struct recorded_comm *r = (struct recorded_comm *)c;
+
+    r->in_flight += (size_t)tensor_count(t) * dtype_size(t->dtype);
+    if (r->in_flight > r->peak)
+        r->peak = r->in_flight;
+    return ST_OK;
+}
+
+enum status record_comm(struct comm **c, struct device *dev, int rank, int size,
+                        struct ledger *ledger)
+{
+    struct recorded_comm *r = calloc(1, sizeof *r);
+
+    (void)dev;
+    if (!r)
+        return fail(ST_ENOMEM, "no memory for a recording communicator");
+    r->base = (struct comm){.be = &record_backend, .ledger = ledger, .rank = rank, .size = size};
+    *c = &r->base;
+    return ST_OK;
+}
+
+static enum status create(struct comm **c, struct device *dev, struct host *group)
+{
+    (void)group;
+    return record_comm(c, dev, 0, 1, NULL);
+}
+
+static void destroy(struct comm *c)
+{
+    free(c);
+}
+
+static enum status reserve(struct comm *c, size_t bytes)
+{
+    (void)c;
+    (void)bytes;
+    return ST_OK;
+}
+
+static enum status all_reduce(struct comm *c, struct tensor *t, int n)
+{
+    for (int i = 0; i < n; i++)
+        TRY(fly(c, &t[i]));
+    return ST_OK;
+}
+
+static enum status all_gather(struct comm *c, struct tensor *out, const struct tensor *in)
+{
+    (void)in;
+    return fly(c, out);
+}
+
+static enum status reduce_scatter(struct comm *c, struct tensor *out, const struct tensor *in)
+{
+    (void)out;
+    return fly(c, in);
+}
+
+static enum status one_peer(struct comm *c, struct tensor *t, int rank)
+{
+    (void)rank;
+    return fly(c, t);
+}
+
+static enum status send_begin(struct comm *c, const struct tensor *t, int to)
+{
+    (void)to;
+    return fly(c, t);
+}
+
+static enum status wait_all(struct comm *c)
+{
+    ((struct recorded_comm *)c)->in_flight = 0;
+    return ST_OK;
+}
+
+static const struct comm_ops comm_table = {.create = create,
+                                           .destroy = destroy,
+                                           .reserve = reserve,
+                                           .all_reduce_begin = all_reduce,
+                                           .all_gather_begin = all_gather,
+                                           .reduce_scatter_begin = reduce_scatter,
+                                           .broadcast_begin = one_peer,
+                                           .send_begin = send_begin,
+                                           .recv_begin = one_peer,
+                                           .wait = wait_all};
+
+const struct backend record_backend = {
+    .name = "record", .device = &device_table, .math = &math_table, .comm = &comm_table};
+
+/* ---- what was recorded ---- */
+
+double record_flops(const struct device *dev)
+{
+    return ((const struct record_device *)dev)->flops;
+}
+
+int64_t record_calls(const struct device *dev)
+{
+    return ((const struct record_device *)dev)->calls;
+}
+
+void record_fail(struct device *dev, int64_t call)
+{
+    record(dev)->fail_at = call ? record(dev)->calls + call : 0;
+}
+
+size_t record_comm_peak(const struct comm *c)
+{
+    return ((const struct recorded_comm *)c)->peak;
+}

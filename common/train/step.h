@@ -1,0 +1,86 @@
+/* One training step: the place where model, data parallelism and optimiser meet.
+ *
+ * A step object owns the device memory of a run: weights and moments (state), gradients, kept
+ * activations, scratch. All of it is sized by a rehearsal on the recording backend and taken once;
+ * a step allocates nothing.
+ */
+#ifndef COMMON_TRAIN_STEP_H
+#define COMMON_TRAIN_STEP_H
+
+#include "common/backend/host.h"
+#include "common/model/stage.h"
+#include "common/parallel/schedule.h"
+#include "common/train/optimizer.h"
+
+/* Bytes of each arena. */
+struct step_memory {
+    size_t state, grads, acts, scratch, batch;
+    size_t tp_staging, dp_staging; /* payload under way at once: comm_reserve */
+};
+
+/* Where a step runs. host groups and communicators are borrowed; hosts may be NULL in a rehearsal. */
+struct step_place {
+    struct device *dev;
+    struct comm *tp, *dp;
+    struct host *tp_host, *dp_host;
+    struct ledger *ledger;
+};
+
+struct step {
+    const struct config *cfg;
+    struct step_place at;
+    struct model model;
+    struct stage stage;
+    struct optimizer optimizer;
+    struct schedule schedule;
+    struct sample_tree tree;
+    struct sample_plan plan;
+    struct arena state, grads, acts, scratch, batch;
+    struct step_memory memory;
+    int64_t begin, end, micro;     /* this rank's samples of a global batch; samples at once */
+    int64_t positions;             /* longest sequence                                       */
+    struct tensor tokens, targets; /* [local samples * seq, 1] i32                           */
+    struct tensor loss;            /* [local samples * seq, 1] wide                          */
+    void *host_loss;               /* the same on the host                                   */
+    double *sample_loss;           /* [batch]: summed loss of each sample of the global batch */
+    int training, planned;
+};
+
+/* What one step found. */
+struct step_result {
+    double loss;      /* mean over the valid targets of the global batch */
+    double grad_norm; /* before clipping                                 */
+    double scale;     /* factor of clipping; 0: the update was skipped   */
+    int64_t valid;    /* valid targets                                   */
+};
+
+/* Opens a step on `at`, for training (or evaluation only). memory: from step_plan; NULL rehearses:
+ * arenas only count. Weights are not set: step_init, or param_set. Collective. */
+enum status step_open(struct step *s, const struct config *cfg, const struct step_place *at,
+                      const struct step_memory *memory, int training);
+void step_close(struct step *s);
+
+/* What a step on such a place needs, by a rehearsal of one step (and one evaluation) on the
+ * recording backend: memory, and, when given, the ledger of one training step and the floating
+ * point operations of this rank's products and attention. Local; allocates nothing large. */
+enum status step_plan(struct step_memory *memory, struct ledger *ledger, double *flops,
+                      const struct config *cfg, enum dtype wide, int training);
+
+/* Start values from train.seed. */
+enum status step_init(struct step *s);
+
+/* Forward and backward of this rank's samples (tokens, targets [local, seq] on the host), sum over
+ * replicas, norm, update number t = 1, 2, ... with rate lr. valid: targets of the global batch
+ * that count. Collective over the job. */
+enum status step_train(struct step *s, const int32_t *tokens, const int32_t *targets, int64_t valid,
+                       int64_t t, double lr, struct step_result *r);
+
+/* The same without reduction and update: gradients of this rank stay in slot 0. */
+enum status step_gradients(struct step *s, const int32_t *tokens, const int32_t *targets,
+                           int64_t valid, double *loss_sum);
+
+/* Summed loss of each of this rank's samples into loss[0 .. end - begin). Collective over TP. */
+enum status step_evaluate(struct step *s, const int32_t *tokens, const int32_t *targets,
+                          double *loss);
+
+#endif
