@@ -11,7 +11,8 @@ enum instruction_kind {
     INSTR_FORWARD,  /* micro-batch `micro`, activations kept          */
     INSTR_BACKWARD, /* its loss and gradients                         */
     INSTR_REDUCE,   /* gradients over the replicas                    */
-    INSTR_UPDATE    /* norm, clip, optimiser                          */
+    INSTR_UPDATE,   /* norm, clip, optimiser */
+    INSTR_END       /* in no list: where a run that goes on to its end would stop */
 };
 
 struct instruction {

@@ -13,6 +13,12 @@ static int64_t local_samples(const struct step *s)
     return s->end - s->begin;
 }
 
+/* The most samples that a replica may have. */
+static int64_t share_room(const struct step *s)
+{
+    return (s->cfg->train.batch + s->at.dp->size - 1) / s->at.dp->size;
+}
+
 static void set_share(struct step *s)
 {
     const struct config *c = s->cfg;
@@ -42,9 +48,8 @@ static enum status carve_batch(struct step *s)
     TRY(batch_tensor(s, &s->targets, DT_I32));
     TRY(batch_tensor(s, &s->loss, s->at.dev->wide));
     s->host_loss = malloc(rows * dtype_size(s->at.dev->wide));
-    s->sample_loss =
-        calloc((size_t)s->cfg->train.batch + (size_t)s->at.dp->size * (size_t)local_samples(s) * 2,
-               sizeof *s->sample_loss);
+    s->sample_loss = calloc((size_t)(s->cfg->train.batch + (s->at.dp->size + 1) * share_room(s)),
+                            sizeof *s->sample_loss);
     if (!s->host_loss || !s->sample_loss)
         return fail(ST_ENOMEM, "no memory for the losses of %zu tokens", rows);
     return ST_OK;
@@ -182,7 +187,7 @@ static enum status sample_losses(struct step *s, double *out)
 static enum status total_loss(struct step *s, double *sum)
 {
     int dp = s->at.dp->size;
-    int64_t room = (s->cfg->train.batch + dp - 1) / dp, begin, end;
+    int64_t room = share_room(s), begin, end;
     double *all = s->sample_loss + s->cfg->train.batch, *mine = all + dp * room;
 
     TRY(sample_losses(s, mine));
@@ -222,6 +227,8 @@ static enum status run(struct step *s, const struct instruction *in, double scal
         return optimizer_reduce(&s->optimizer, s->at.dp);
     case INSTR_UPDATE:
         return update(s, t, lr);
+    case INSTR_END:
+        break;
     }
     return ST_EINTERNAL;
 }
