@@ -3,11 +3,11 @@
 #include <math.h>
 
 /* log 2 in two parts: the first has 33 bits, so that its product with an exponent is exact. */
-static const double LN2_HI = 0x1.62e42fefp-1;
-static const double LN2_LO = 0x1.473de6af278edp-34;
-static const double INV_LN2 = 0x1.71547652b82fep+0;
-static const double SQRT_HALF = 0x1.6a09e667f3bcdp-1;
-static const double TWO_PI = 0x1.921fb54442d18p+2;
+static const double ln2_high = 0x1.62e42fefp-1;
+static const double ln2_low = 0x1.473de6af278edp-34;
+static const double per_ln2 = 0x1.71547652b82fep+0;
+static const double sqrt_half = 0x1.6a09e667f3bcdp-1;
+static const double two_pi = 0x1.921fb54442d18p+2;
 
 /* c[0] + x (c[1] + x (... + x c[n - 1])) */
 static double horner(const double *c, int n, double x)
@@ -36,7 +36,7 @@ double elementary_log(double x)
     if (isinf(x))
         return x;
     f = frexp(x, &e);
-    if (f < SQRT_HALF) {
+    if (f < sqrt_half) {
         f *= 2;
         e--;
     }
@@ -44,7 +44,7 @@ double elementary_log(double x)
     s = f / (2 + f);
     z = s * s;
     rest = s * (f - z * horner(c, sizeof c / sizeof c[0], z));
-    return e * LN2_HI + (f - (rest - e * LN2_LO));
+    return e * ln2_high + (f - (rest - e * ln2_low));
 }
 
 /* e^x = 2^k e^r with |r| <= log(2) / 2; r^15 / 15! is below 2^-62. */
@@ -62,8 +62,8 @@ double elementary_exp(double x)
         return INFINITY;
     if (x < -745.2)
         return 0;
-    k = floor(x * INV_LN2 + 0.5);
-    r = (x - k * LN2_HI) - k * LN2_LO;
+    k = floor(x * per_ln2 + 0.5);
+    r = (x - k * ln2_high) - k * ln2_low;
     return ldexp(1 + (r + r * r * horner(c, sizeof c / sizeof c[0], r)), (int)k);
 }
 
@@ -92,7 +92,7 @@ void elementary_sincos_turns(double *s, double *c, double turns)
     }
     t = turns - floor(turns);
     quarter = floor(4 * t + 0.5); /* 0 .. 4; what it leaves is exact and at most 1/8 turn */
-    sincos_eighth(&a, &b, (t - quarter / 4) * TWO_PI);
+    sincos_eighth(&a, &b, (t - quarter / 4) * two_pi);
     switch ((int)quarter & 3) {
     case 0:
         *s = a, *c = b;

@@ -156,6 +156,7 @@ static enum status add_document(struct corpus *c, struct filling *f, const struc
     int64_t count;
 
     TRY(grow(&f->ids, &f->ids_room, tokenizer_encode_room(t, n) + 1, sizeof *f->ids, c->path));
+    FAIL_IF(!f->ids, ST_EINTERNAL);
     TRY(tokenizer_encode(f->ids, &count, t, bytes, n));
     if (c->separated)
         f->ids[count++] = t->end;
@@ -212,7 +213,7 @@ static enum status fill(struct corpus *c, const struct tokenizer *t, const struc
 
     if (options->require_utf8)
         TRY(check_utf8(text, c->path));
-    st = add_documents(c, &f, t, text, c->separated ? options->separator : "");
+    st = add_documents(c, &f, t, text, options->separator ? options->separator : "");
     free(f.ids);
     return st;
 }
@@ -229,6 +230,7 @@ enum status corpus_open(struct corpus *c, const char *path, const struct tokeniz
                          .separated = options->separator && options->separator[0]};
     TRY(check_options(options, t));
     TRY(read_file(&text, path));
+    FAIL_IF(!text.bytes, ST_EINTERNAL);
     c->path = strdup(path);
     c->file_bytes = text.size;
     c->hash = hash_bytes(text.bytes, (size_t)text.size);

@@ -2,8 +2,8 @@
 
 #include "common/data/order.h"
 
-static const int64_t POSITION_MAX = INT64_C(1) << 62;
-static const int64_t SAMPLES_MAX = INT64_C(1) << ORDER_MAX_BITS;
+static const int64_t position_max = INT64_C(1) << 62;
+static const int64_t samples_max = INT64_C(1) << ORDER_MAX_BITS;
 
 static int64_t smaller(int64_t a, int64_t b)
 {
@@ -61,9 +61,9 @@ static enum status check_length(const struct loader *l)
                     "text %s: the longest of its %lld documents holds 1 token; one sequence needs "
                     "at least 2",
                     c->path, (long long)c->documents);
-    if (l->samples > SAMPLES_MAX)
+    if (l->samples > samples_max)
         return fail(ST_ECONFIG, "text %s makes %lld sequences; at most %lld are supported", c->path,
-                    (long long)l->samples, (long long)SAMPLES_MAX);
+                    (long long)l->samples, (long long)samples_max);
     return ST_OK;
 }
 
@@ -126,7 +126,7 @@ static enum status find_position(int64_t *position, const struct loader *l, int6
 
     FAIL_IF(step < 0 || first < 0 || rows < 0 || first > batch || rows > batch - first,
             ST_EINTERNAL);
-    if (step > POSITION_MAX / batch - 1)
+    if (step > position_max / batch - 1)
         return fail(ST_ECONFIG, "step %lld of batches of %lld sequences: more than 2^62 sequences",
                     (long long)step, (long long)batch);
     *position = step * batch + first;
@@ -136,7 +136,7 @@ static enum status find_position(int64_t *position, const struct loader *l, int6
 enum status loader_rows(int32_t *inputs, int32_t *targets, const struct loader *l, int64_t step,
                         int64_t first, int64_t rows)
 {
-    int64_t seq = l->options.seq, position;
+    int64_t seq = l->options.seq, position = 0;
 
     TRY(find_position(&position, l, step, first, rows));
     for (int64_t i = 0; i < rows; i++)
@@ -168,7 +168,7 @@ static int64_t valid_packed(const struct loader *l, int64_t begin, int64_t end)
 enum status loader_valid_rows(int64_t *valid, const struct loader *l, int64_t step, int64_t first,
                               int64_t rows)
 {
-    int64_t position, begin;
+    int64_t position = 0, begin;
 
     TRY(find_position(&position, l, step, first, rows));
     if (l->options.packing) {

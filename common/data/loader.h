@@ -3,10 +3,10 @@
  * Samples. A sample is one row: seq inputs and seq targets, targets being the inputs shifted by
  * one. With packing, sample k has inputs [k seq, (k + 1) seq) of the token stream and targets one
  * further on, across the borders of documents: (count - 1) / seq samples, rounded up. The last one
- * may lack tokens and is padded: its missing inputs are the pad id (0 where the
- * tokenizer has none), its missing targets LOADER_IGNORED. So every token but the first is a target exactly once an epoch. Without packing
- * a sample is one document, cut to seq + 1 tokens (what that leaves out is counted in `lost`),
- * padded likewise.
+ * may lack tokens and is padded: its missing inputs are the pad id (0 where the tokenizer has
+ * none), its missing targets LOADER_IGNORED. So every token but the first is a target exactly once
+ * an epoch. Without packing a sample is one document, cut to seq + 1 tokens (what that leaves out
+ * is counted in `lost`) and padded likewise.
  *
  * Order. Training visits the positions 0, 1, 2, ...; position p is the (p mod samples)-th sample
  * of epoch p / samples, in that epoch's order (order.h). The global batch of step s is positions

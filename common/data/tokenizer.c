@@ -103,7 +103,7 @@ static size_t byte_name(char *out, size_t size, unsigned char byte)
 enum status tokenizer_name(char *out, size_t size, const struct tokenizer *t, int32_t id)
 {
     char text[256];
-    int64_t n;
+    int64_t n = 0;
     size_t used = 0;
 
     FAIL_IF(size == 0 || tokenizer_decode_room(t, 1) > (int64_t)sizeof text, ST_EINTERNAL);

@@ -1,4 +1,4 @@
-/* UTF-8 as Unicode defines it (RFC 3629): no overlong forms, no surrogates, nothing over U+10FFFF. */
+/* UTF-8 as RFC 3629 defines it: no overlong forms, no surrogates, nothing over U+10FFFF. */
 #ifndef COMMON_DATA_UTF8_H
 #define COMMON_DATA_UTF8_H
 

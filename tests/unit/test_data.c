@@ -20,7 +20,7 @@ struct scene {
 
 static void begin(struct scene *s)
 {
-    strcpy(s->folder, "/tmp/test_data.XXXXXX");
+    snprintf(s->folder, sizeof s->folder, "/tmp/test_data.XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(s->folder));
     snprintf(s->path, sizeof s->path, "%s/text", s->folder);
     ck_assert_int_eq(tokenizer_open(&s->bytes, "bytes"), ST_OK);
@@ -62,7 +62,7 @@ static void assert_tokens(const struct corpus *c, const char *want)
     ck_assert_int_le(c->count, 256);
     corpus_read(ids, c, 0, c->count);
     for (int64_t i = 0; i < c->count; i++)
-        got[i] = ids[i] == END ? '|' : (char)ids[i];
+        got[i] = (char)(ids[i] == END ? '|' : ids[i]);
     got[c->count] = '\0';
     ck_assert_str_eq(got, want);
 }

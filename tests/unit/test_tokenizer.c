@@ -81,7 +81,7 @@ START_TEST(test_round_trip)
     open_bytes(&t);
     for (int64_t n = 0; n <= 600; n++) {
         for (int64_t i = 0; i < n; i++)
-            in[i] = n == 256 ? (char)i : (char)rng_below(&key, (uint64_t)(600 * n + i), 256);
+            in[i] = (char)(n == 256 ? (uint64_t)i : rng_below(&key, (uint64_t)(600 * n + i), 256));
         ck_assert_int_ge(tokenizer_encode_room(&t, n), n);
         ck_assert_int_eq(tokenizer_encode(ids, &count, &t, in, n), ST_OK);
         ck_assert_int_eq(count, n);
