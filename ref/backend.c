@@ -1,7 +1,5 @@
+#include "ref/comm.h" /* ref_comm_ops: one set for both precisions */
 #include "ref/ref.h"
-
-/* Ranks exchange bytes and sum them by type: one set for both precisions. */
-extern const struct comm_ops ref_comm_ops;
 
 const struct math_ops ref_math_ops = {
     .gemm = ref_gemm,

@@ -29,6 +29,10 @@
 #define ref_join         ref64_join
 #define ref_tree_planes  ref64_tree_planes
 
+#define attention_load  ref64_attention_load
+#define attention_place ref64_attention_place
+#define attention_store ref64_attention_store
+
 #define ref_gemm               ref64_gemm
 #define ref_weight_grad        ref64_weight_grad
 #define ref_rms_norm           ref64_rms_norm

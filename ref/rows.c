@@ -219,3 +219,19 @@ REF_CLONES void row_square_lanes(double lane[16], const real *x, int64_t n)
         sum[j] += (double)x[i + j] * (double)x[i + j];
     memcpy(lane, sum, sizeof sum);
 }
+
+REF_CLONES void row_adamw(real *w, real *m, real *v, const real *g, const real k[9], real lr,
+                          int64_t n)
+{
+    real scale = k[0], b1 = k[1], c1 = k[2], b2 = k[3], c2 = k[4];
+    real bias1 = k[5], bias2 = k[6], eps = k[7], keep = k[8];
+
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        real grad = g[i] * scale, m1 = b1 * m[i] + c1 * grad, v1 = b2 * v[i] + c2 * (grad * grad);
+
+        m[i] = m1;
+        v[i] = v1;
+        w[i] = w[i] * keep - lr * (m1 * bias1) / (real_sqrt(v1 * bias2) + eps);
+    }
+}

@@ -52,8 +52,11 @@ void row_rotate(real *x1, real *x2, const real *c, const real *s, real sign, int
 /* lane[16] += x^2 in float64, element i into lane i mod 16. */
 void row_square_lanes(double lane[16], const real *x, int64_t n);
 
-/* Sum of f over the pieces [lo, hi) of a row by the tree of grains is written out where it is
- * needed; its middle is here so that it exists once. */
+/* AdamW on n elements (op.h). k: scale of g, beta1, 1 - beta1, beta2, 1 - beta2, 1 / bias1,
+ * 1 / bias2, eps, 1 - lr weight_decay. */
+void row_adamw(real *w, real *m, real *v, const real *g, const real k[9], real lr, int64_t n);
+
+/* The middle of every tree: [lo, hi) is [lo, mid) and [mid, hi). */
 static inline int64_t row_mid(int64_t lo, int64_t hi)
 {
     return lo + (hi - lo) / 2;

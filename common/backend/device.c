@@ -1,0 +1,67 @@
+#include "common/backend/device.h"
+
+enum status device_open(struct device **dev, const struct backend *be,
+                        const struct device_options *opt)
+{
+    const char *missing = backend_missing(be);
+
+    *dev = NULL;
+    if (missing)
+        return fail(ST_EINTERNAL, "backend %s lacks %s", be->name, missing);
+    TRY(be->device->open(dev, opt));
+    return ST_OK;
+}
+
+void device_close(struct device *dev)
+{
+    if (dev)
+        dev->be->device->close(dev);
+}
+
+enum status device_alloc(struct device *dev, void **p, size_t bytes)
+{
+    TRY(dev->be->device->alloc(dev, p, bytes));
+    return ST_OK;
+}
+
+void device_release(struct device *dev, void *p)
+{
+    if (p)
+        dev->be->device->release(dev, p);
+}
+
+enum status device_upload(struct device *dev, void *dst, const void *src, size_t bytes)
+{
+    TRY(dev->be->device->upload(dev, dst, src, bytes));
+    return ST_OK;
+}
+
+enum status device_download(struct device *dev, void *dst, const void *src, size_t bytes)
+{
+    TRY(dev->be->device->download(dev, dst, src, bytes));
+    return ST_OK;
+}
+
+enum status device_copy(struct device *dev, void *dst, const void *src, size_t bytes)
+{
+    TRY(dev->be->device->copy(dev, dst, src, bytes));
+    return ST_OK;
+}
+
+enum status device_zero(struct device *dev, void *dst, size_t bytes)
+{
+    TRY(dev->be->device->zero(dev, dst, bytes));
+    return ST_OK;
+}
+
+enum status device_sync(struct device *dev)
+{
+    TRY(dev->be->device->sync(dev));
+    return ST_OK;
+}
+
+enum status device_info(struct device *dev, struct device_info *info)
+{
+    TRY(dev->be->device->info(dev, info));
+    return ST_OK;
+}
