@@ -95,7 +95,7 @@ static int is_override(const char *word)
 {
     size_t n = strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-");
 
-    return n > 0 && word[0] != '.' && word[n] == '=';
+    return n > 0 && word[n] == '=';
 }
 
 static enum status plain_word(struct walk *w, const char *word)

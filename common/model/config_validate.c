@@ -204,8 +204,7 @@ static enum status check_ranks(const struct config *cfg, int64_t ranks)
     if (!ranks || product == ranks)
         return ST_OK;
     for (int64_t t = tp < ranks ? tp : ranks; t >= 1 && !other[0]; t--)
-        if (ranks % t == 0 && tp_fits(cfg, t) && cfg->parallel.grains % t == 0 &&
-            dp_fits(cfg, ranks / t))
+        if (ranks % t == 0 && tp_fits(cfg, t) && dp_fits(cfg, ranks / t))
             snprintf(other, sizeof other, ", or set parallel.tp=%" N " parallel.dp=%" N, t,
                      ranks / t);
     return fail(ST_ECONFIG,

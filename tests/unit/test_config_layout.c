@@ -169,6 +169,10 @@ START_TEST(test_resolve)
     ck_assert_int_eq(cfg.model.outer_silu, SILU_ON);
     ck_assert_int_eq(cfg.model.init, INIT_STANDARD);
     ck_assert_int_eq(cfg.parallel.strategy, STRATEGY_FULL);
+    ck_assert_int_eq(make(&cfg, "model.width=770 model.heads=1", 1), ST_OK);
+    ck_assert_int_eq(cfg.model.ffn, 2112); /* 8/3 770 = 2053.3 */
+    ck_assert_int_eq(make(&cfg, "model.width=768 model.heads=1", 1), ST_OK);
+    ck_assert_int_eq(cfg.model.ffn, 2048); /* 8/3 768 = 2048 */
     ck_assert_int_eq(make(&cfg, "model.layer=svd", 1), ST_OK);
     ck_assert_int_eq(cfg.model.outer_silu, SILU_ON);
     ck_assert_int_eq(make(&cfg, "run.backend=gpu train.precision=bf16", 1), ST_OK);
@@ -227,30 +231,34 @@ START_TEST(test_preset_order)
 }
 END_TEST
 
-/* Parameters in units of 0.1 million: the published counts, or our own from the formula. */
-START_TEST(test_preset_parameters)
+/* The sizes of CoLA's paper, with its counts of parameters in millions. */
+START_TEST(test_preset_sizes)
 {
     static const struct {
         const char *size;
+        int width, ffn, layers, heads, rank;
         double full, low;
-    } rows[] = {{"60m", 58.1, 42.8},
-                {"130m", 134.1, 94.0},
-                {"350m", 368.0, 185.2},
-                {"1b", 1339.1, 609.3},
-                {"7b", 6738.4, 2820.9}};
+    } rows[] = {
+        {"60m", 512, 1376, 8, 8, 128, 58.1, 42.8},
+        {"130m", 768, 2048, 12, 12, 256, 134.1, 94.0},
+        {"350m", 1024, 2736, 24, 16, 256, 368.0, 185.2},
+        {"1b", 2048, 5461, 24, 32, 512, 1339.1, 609.3},
+        {"7b", 4096, 11008, 32, 32, 1024, 6738.4, 2820.9},
+    };
     const struct preset *p = preset_sizes();
-    int met = 0;
 
-    for (; p->size; p++)
-        for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-            if (!strcmp(p->size, rows[i].size)) {
-                met++;
-                ck_assert_double_eq_tol((double)preset_parameters(p, LAYER_FULL) / 1e6,
-                                        rows[i].full, 0.05001);
-                ck_assert_double_eq_tol((double)preset_parameters(p, LAYER_SVD) / 1e6, rows[i].low,
-                                        0.05001);
-            }
-    ck_assert_int_eq(met, 5);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        while (p->size && strcmp(p->size, rows[i].size) != 0)
+            p++;
+        ck_assert_msg(p->size != NULL, "%s is missing, or out of order", rows[i].size);
+        ck_assert_int_eq(p->width, rows[i].width);
+        ck_assert_int_eq(p->ffn, rows[i].ffn);
+        ck_assert_int_eq(p->layers, rows[i].layers);
+        ck_assert_int_eq(p->heads, rows[i].heads);
+        ck_assert_int_eq(p->rank, rows[i].rank);
+        ck_assert_double_eq_tol((double)preset_parameters(p, LAYER_FULL) / 1e6, rows[i].full, .05);
+        ck_assert_double_eq_tol((double)preset_parameters(p, LAYER_SVD) / 1e6, rows[i].low, .05);
+    }
 }
 END_TEST
 
@@ -299,7 +307,7 @@ int main(void)
     tcase_add_test(tests, test_resolve);
     tcase_add_test(tests, test_vocab_padding);
     tcase_add_test(tests, test_preset_order);
-    tcase_add_test(tests, test_preset_parameters);
+    tcase_add_test(tests, test_preset_sizes);
     tcase_add_test(tests, test_presets_valid);
     tcase_add_test(tests, test_need_data);
     suite_add_tcase(suite, tests);
