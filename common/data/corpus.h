@@ -40,8 +40,9 @@ enum status corpus_open(struct corpus *c, const char *path, const struct tokeniz
                         const struct corpus_options *options);
 void corpus_close(struct corpus *c);
 
-/* Moves the end of c into held_out: at least `fraction` of its tokens, in whole documents where c
- * has several (at least one stays), else cut at a token. Both are then closed apart. Local.
+/* Moves the end of c into held_out. Several documents: the fewest last ones that hold at least
+ * `fraction` of the tokens, but the first one stays. One document: the last fraction of its
+ * tokens, rounded down. Both are then closed apart. Local.
  * Errors: ST_ECONFIG for a fraction outside (0, 1); ST_EFORMAT when one side would be without a
  * token; ST_ENOMEM. On failure c is as before. */
 enum status corpus_split(struct corpus *held_out, struct corpus *c, double fraction);

@@ -192,6 +192,12 @@ START_TEST(test_split)
     ck_assert(s.corpus.documents == 1 && s.corpus.starts[1] == 5);
     ck_assert(held.documents == 2 && held.starts[1] == 5 && held.starts[2] == 8);
     corpus_close(&held);
+    /* the first document stays, however much is asked for */
+    ck_assert_int_eq(load(&s, "aaa\n-\nb\n", 8, (struct corpus_options){.separator = "-"}), ST_OK);
+    ck_assert_int_eq(corpus_split(&held, &s.corpus, 0.9), ST_OK);
+    assert_tokens(&s.corpus, "aaa\n|");
+    assert_tokens(&held, "b\n|");
+    corpus_close(&held);
     status_clear();
     ck_assert_int_eq(corpus_split(&held, &s.corpus, 1), ST_ECONFIG);
     status_clear();

@@ -151,6 +151,9 @@ START_TEST(test_extremes)
     draw(count, s, large, 1000);
     ck_assert_int_eq(count[1] + count[2], 1000);
     ck_assert(count[1] > 400 && count[2] > 400);
+    s.top_k = 1; /* both zeros are equal: the lower id stays */
+    ck_assert_int_eq(pick(s, (const float[V]){-0.0f, 0, -1, -1, -1, -1}, V, 0), 0);
+    s.top_k = 0;
     s.temperature = 1e-300;
     ck_assert_int_eq(pick(s, (const float[V]){0, 1, 2, 3, 4, 5}, V, 0), 5);
     s.top_k = 5;
