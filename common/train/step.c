@@ -273,7 +273,7 @@ enum status step_gradients(struct step *s, const int32_t *tokens, const int32_t 
 }
 
 enum status step_evaluate(struct step *s, const int32_t *tokens, const int32_t *targets,
-                          double *loss)
+                          double *sum)
 {
     int64_t micro_batches = (local_samples(s) + s->micro - 1) / s->micro;
 
@@ -284,7 +284,7 @@ enum status step_evaluate(struct step *s, const int32_t *tokens, const int32_t *
         TRY(stage_forward(&s->stage, &mb, 0));
         TRY(stage_loss(&s->stage, &mb));
     }
-    return sample_losses(s, loss);
+    return total_loss(s, sum);
 }
 
 /* ---- rehearsal ---- */
@@ -292,6 +292,7 @@ enum status step_evaluate(struct step *s, const int32_t *tokens, const int32_t *
 static enum status rehearse(struct step *s, struct ledger *ledger, double *flops)
 {
     struct step_result r;
+    double sum;
 
     if (s->training)
         TRY(step_train(s, NULL, NULL, 1, 1, 0.0, &r));
@@ -299,7 +300,7 @@ static enum status rehearse(struct step *s, struct ledger *ledger, double *flops
         *ledger = *s->at.ledger;
     if (flops)
         *flops = record_flops(s->at.dev);
-    return step_evaluate(s, NULL, NULL, s->sample_loss);
+    return step_evaluate(s, NULL, NULL, &sum);
 }
 
 static struct step_memory measured(const struct step *s)

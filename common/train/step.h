@@ -79,8 +79,9 @@ enum status step_train(struct step *s, const int32_t *tokens, const int32_t *tar
 enum status step_gradients(struct step *s, const int32_t *tokens, const int32_t *targets,
                            int64_t valid, double *loss_sum);
 
-/* Summed loss of each of this rank's samples into loss[0 .. end - begin). Collective over TP. */
+/* Summed loss of the whole global batch, samples added in their order; that of each sample is in
+ * s->sample_loss. Collective over the job. */
 enum status step_evaluate(struct step *s, const int32_t *tokens, const int32_t *targets,
-                          double *loss);
+                          double *sum);
 
 #endif

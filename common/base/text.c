@@ -1,0 +1,49 @@
+#include "common/base/text.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static char *scaled(char *buf, double n, double step, const char *const *units, int count)
+{
+    int i = 0;
+
+    while (i < count - 1 && n >= step) {
+        n /= step;
+        i++;
+    }
+    snprintf(buf, TEXT_NUMBER, i == 0 ? "%.0f%s" : "%.1f%s", n, units[i]);
+    return buf;
+}
+
+char *text_count(char buf[TEXT_NUMBER], double n)
+{
+    static const char *const units[] = {"", "k", "M", "G", "T", "P"};
+
+    return scaled(buf, n, 1000.0, units, 6);
+}
+
+char *text_bytes(char buf[TEXT_NUMBER], double bytes)
+{
+    static const char *const units[] = {" B", " KiB", " MiB", " GiB", " TiB", " PiB"};
+
+    return scaled(buf, bytes, 1024.0, units, 6);
+}
+
+char *text_duration(char buf[TEXT_NUMBER], double seconds)
+{
+    if (!isfinite(seconds) || seconds < 0 || seconds > 1e9) {
+        snprintf(buf, TEXT_NUMBER, "-");
+        return buf;
+    }
+
+    long s = lround(seconds), days = s / 86400;
+
+    if (days)
+        snprintf(buf, TEXT_NUMBER, "%ldd %02ld:%02ld:%02ld", days, s / 3600 % 24, s / 60 % 60,
+                 s % 60);
+    else if (s >= 3600)
+        snprintf(buf, TEXT_NUMBER, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+    else
+        snprintf(buf, TEXT_NUMBER, "%ld:%02ld", s / 60, s % 60);
+    return buf;
+}

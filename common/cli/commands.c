@@ -1,0 +1,52 @@
+#include "common/cli/commands.h"
+
+#include "common/cli/options.h"
+#include "common/model/presets.h"
+
+#include <stddef.h>
+
+const struct command *commands(void)
+{
+    static const struct command table[] = {
+        {"train", "trains a model as a configuration says", 1, command_train},
+        {"presets", "lists the named model sizes", 0, command_presets},
+        {"config", "writes the reference of all configuration keys as Markdown", 0, command_config},
+        {NULL, NULL, 0, NULL},
+    };
+
+    return table;
+}
+
+enum status command_presets(struct host *job, int argc, char **argv)
+{
+    static const struct option none[] = {{0}};
+    const struct options_spec spec = {
+        "presets",
+        "lists the named model sizes, with parameters and the tensor parallelism they allow",
+        "",
+        0,
+        0,
+        false,
+        none,
+        "narrows presets\nnarrows train CONFIG model.preset=60m-cola"};
+    struct options words;
+
+    (void)job;
+    TRY(options_parse(&words, &spec, argc, argv));
+    return words.help ? options_help(stdout, &spec) : preset_table(stdout);
+}
+
+enum status command_config(struct host *job, int argc, char **argv)
+{
+    static const struct option none[] = {{0}};
+    const struct options_spec spec = {
+        "config", "writes the reference of all configuration keys as Markdown",
+        "",       0,
+        0,        false,
+        none,     "narrows config > docs/config.md"};
+    struct options words;
+
+    (void)job;
+    TRY(options_parse(&words, &spec, argc, argv));
+    return words.help ? options_help(stdout, &spec) : config_markdown(stdout);
+}

@@ -1,0 +1,102 @@
+/* The program: finds the command, starts and ends the job, prints the one message of a failure.
+ * The only place that ends the process. */
+#include "common/backend/host.h"
+#include "common/base/log.h"
+#include "common/cli/commands.h"
+#include "common/cli/interrupt.h"
+#include "common/model/nearest.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifndef PACKAGE_VERSION
+#define PACKAGE_VERSION "unknown"
+#endif
+
+static void usage(FILE *out)
+{
+    fputs("narrows: pre-trains LLaMA models with low-rank bottlenecks and their full-rank "
+          "baselines\n\nusage: narrows COMMAND [ARGUMENTS]\n\n",
+          out);
+    for (const struct command *c = commands(); c->name; c++)
+        fprintf(out, "  %-10s %s\n", c->name, c->summary);
+    fputs("\nnarrows COMMAND --help explains a command. To begin:\n\n"
+          "  narrows launch -n 2 -- train examples/quickstart.yaml\n\n"
+          "NARROWS_DEBUG=1 in the environment adds where in the source a failure came from.\n",
+          out);
+}
+
+static const struct command *find(const char *name)
+{
+    for (const struct command *c = commands(); c->name; c++)
+        if (!strcmp(c->name, name))
+            return c;
+    return NULL;
+}
+
+static enum status unknown(const char *name)
+{
+    struct nearest near = nearest_to(name);
+
+    for (const struct command *c = commands(); c->name; c++)
+        nearest_offer(&near, c->name);
+    if (near.best)
+        return fail(ST_EUSAGE, "no command '%s'; did you mean '%s'?", name, near.best);
+    return fail(ST_EUSAGE, "no command '%s'; narrows help lists them", name);
+}
+
+static void report(enum status st)
+{
+    if (st == ST_OK)
+        return;
+    log_error("%s", status_message()[0] ? status_message() : status_text(st));
+    if (getenv("NARROWS_DEBUG"))
+        fputs(status_backtrace(), stderr);
+}
+
+/* Runs a command as a job: rank 0 speaks for all. */
+static enum status run_job(const struct command *c, int argc, char **argv)
+{
+    struct host *job;
+    enum status st = host_start(&job, &argc, &argv);
+
+    if (st != ST_OK) {
+        report(st);
+        return st;
+    }
+    log_open(host_rank(job), host_rank(job) == 0, getenv("NARROWS_DEBUG") ? LOG_DEBUG : LOG_INFO);
+    st = c->run(job, argc - 2, argv + 2);
+    if (host_rank(job) == 0)
+        report(st);
+    host_end(job, st);
+    return st;
+}
+
+static enum status run(int argc, char **argv)
+{
+    const struct command *c;
+    enum status st;
+
+    if (argc < 2 || !strcmp(argv[1], "help") || !strcmp(argv[1], "--help") ||
+        !strcmp(argv[1], "-h")) {
+        usage(argc < 2 ? stderr : stdout);
+        return argc < 2 ? ST_EUSAGE : ST_OK;
+    }
+    if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "version")) {
+        puts("narrows " PACKAGE_VERSION);
+        return ST_OK;
+    }
+    interrupt_install();
+    c = find(argv[1]);
+    if (c && c->job)
+        return run_job(c, argc, argv);
+    st = c ? c->run(NULL, argc - 2, argv + 2) : unknown(argv[1]);
+    report(st);
+    return st;
+}
+
+int main(int argc, char **argv)
+{
+    return status_exit_code(run(argc, argv));
+}

@@ -1,0 +1,132 @@
+#include "common/train/place.h"
+
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum status place_backend(const struct backend **be, const struct config *cfg)
+{
+    if (cfg->run.backend == BACKEND_REF) {
+        *be = cfg->train.precision == PRECISION_FP64 ? &ref64_backend : &ref_backend;
+        return ST_OK;
+    }
+#ifdef HAVE_CUDA
+    *be = &gpu_backend;
+    return ST_OK;
+#else
+    return fail(ST_ECONFIG, "run.backend is gpu, but this narrows was built without CUDA; build it "
+                            "with --with-cuda=DIR, or set run.backend=ref");
+#endif
+}
+
+enum dtype place_wide(const struct config *cfg)
+{
+    return cfg->train.precision == PRECISION_FP64 ? DT_F64 : DT_F32;
+}
+
+static int threads(const struct config *cfg, const struct host *job)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN), ranks = host_local_size(job);
+
+    if (cfg->run.threads > 0)
+        return (int)cfg->run.threads;
+    return cores > ranks ? (int)(cores / ranks) : 1;
+}
+
+static enum status open_groups(struct place *p, const struct config *cfg)
+{
+    int rank = host_rank(p->job), tp = (int)cfg->parallel.tp;
+
+    TRY(host_split(&p->at.tp_host, p->job, rank / tp, rank % tp));
+    TRY(host_split(&p->at.dp_host, p->job, rank % tp, rank / tp));
+    TRY(comm_create(&p->at.tp, p->at.dev, p->at.tp_host, &p->ledger));
+    return comm_create(&p->at.dp, p->at.dev, p->at.dp_host, &p->ledger);
+}
+
+enum status place_open(struct place *p, const struct config *cfg, struct host *job)
+{
+    const struct backend *be = NULL;
+    struct device_options opt = {.threads = threads(cfg, job),
+                                 .local_rank = host_local_rank(job),
+                                 .local_size = host_local_size(job)};
+    enum status st;
+
+    memset(p, 0, sizeof *p);
+    p->job = job;
+    p->at.ledger = &p->ledger;
+    TRY(place_backend(&be, cfg));
+    st = host_agree(job, device_open(&p->at.dev, be, &opt));
+    if (st == ST_OK)
+        st = open_groups(p, cfg);
+    if (st != ST_OK)
+        place_close(p);
+    return st;
+}
+
+void place_close(struct place *p)
+{
+    comm_destroy(p->at.tp);
+    comm_destroy(p->at.dp);
+    host_free(p->at.tp_host);
+    host_free(p->at.dp_host);
+    device_close(p->at.dev);
+    memset(&p->at, 0, sizeof p->at);
+}
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Best rate of `repeats` products of n^3 for each of `pieces` row blocks. */
+static enum status best_rate(struct place *p, struct gemm *g, int repeats, double *rate)
+{
+    double flops = 2.0 * (double)g->y.rows * (double)g->y.cols * (double)g->a.cols;
+
+    *rate = 0.0;
+    for (int i = 0; i < repeats; i++) {
+        double start;
+
+        TRY(device_sync(p->at.dev));
+        start = now();
+        TRY(op_gemm(p->at.dev, g, 1));
+        TRY(device_sync(p->at.dev));
+        if (i > 0 && flops / (now() - start) > *rate) /* the first one warms up */
+            *rate = flops / (now() - start);
+    }
+    return ST_OK;
+}
+
+enum status place_measure_peak(struct place *p, const struct config *cfg)
+{
+    struct device *dev = p->at.dev;
+    int gpu = cfg->run.backend == BACKEND_GPU;
+    enum dtype dt = cfg->train.precision == PRECISION_BF16 && gpu ? DT_BF16 : dev->wide;
+    int64_t n = gpu ? 8192 : 512, pieces = gpu ? 1 : dev->threads;
+    size_t square = (size_t)(n * n) * dtype_size(dt), tall = square * (size_t)pieces;
+    struct gemm g = {.kind = GEMM_NT};
+    void *memory;
+    double rate = 0.0;
+    int64_t whole;
+    enum status st = device_alloc(dev, &memory, square + 2 * tall);
+
+    if (st == ST_OK) {
+        st = device_zero(dev, memory, square + 2 * tall);
+        g.b = tensor_view(memory, dt, n, n);
+        g.a = tensor_grained(tensor_view((char *)memory + square, dt, n * pieces, n),
+                             (int32_t)pieces, 1);
+        g.y = tensor_grained(tensor_view((char *)memory + square + tall, dt, n * pieces, n),
+                             (int32_t)pieces, 1);
+        if (st == ST_OK)
+            st = best_rate(p, &g, 4, &rate);
+        device_release(dev, memory);
+    }
+    TRY(host_agree(p->job, st));
+    whole = (int64_t)rate;
+    TRY(host_sum_i64(p->job, &whole, 1));
+    p->peak = (double)whole;
+    return ST_OK;
+}

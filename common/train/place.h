@@ -1,0 +1,33 @@
+/* Where a job runs: its device, its groups of ranks, its communicators, its ledger.
+ *
+ * Ranks of the job are numbered tp fastest: rank = dp_rank * tp + tp_rank.
+ */
+#ifndef COMMON_TRAIN_PLACE_H
+#define COMMON_TRAIN_PLACE_H
+
+#include "common/backend/host.h"
+#include "common/train/step.h"
+
+struct place {
+    struct host *job;     /* borrowed */
+    struct step_place at; /* device, communicators, host groups, ledger: what a step borrows */
+    struct ledger ledger;
+    double peak; /* measured rate of large products, FLOP/s of all ranks; 0: not measured */
+};
+
+/* The backend that a configuration asks for. Errors: ST_ECONFIG when it was not built. */
+enum status place_backend(const struct backend **be, const struct config *cfg);
+
+/* The wide type of a configuration: DT_F64 under fp64, else DT_F32. */
+enum dtype place_wide(const struct config *cfg);
+
+/* Opens device, groups and communicators for a resolved, validated configuration. Collective over
+ * the job. Errors: ST_EDEVICE, ST_ECOMM. */
+enum status place_open(struct place *p, const struct config *cfg, struct host *job);
+void place_close(struct place *p);
+
+/* Measures p->peak: products of 512^3 on each thread (ref) or of 8192^3 (gpu), best of a few.
+ * Takes some tens of milliseconds. Collective over the job. */
+enum status place_measure_peak(struct place *p, const struct config *cfg);
+
+#endif

@@ -1,0 +1,58 @@
+/* A training run from configuration to final weights. */
+#ifndef COMMON_TRAIN_TRAINER_H
+#define COMMON_TRAIN_TRAINER_H
+
+#include "common/backend/host.h"
+#include "common/data/loader.h"
+#include "common/model/config.h"
+#include "common/train/lr.h"
+#include "common/train/metrics.h"
+#include "common/train/place.h"
+#include "common/train/run_dir.h"
+
+enum { TRAINER_MAX_SKIPS = 10 }; /* updates in a row that may be skipped before the run stops */
+
+struct trainer {
+    struct config cfg; /* resolved */
+    struct host *job;  /* borrowed */
+    struct place place;
+    struct tokenizer tokenizer;
+    struct corpus train_text, validation_text;
+    struct loader train, validation;
+    struct lr lr;
+    struct step step;
+    struct run_dir dir;
+    struct metrics metrics;
+    int32_t *tokens, *targets; /* [this rank's samples * seq] */
+    int (*stop_requested)(void);
+    int64_t done;      /* updates made (or skipped) */
+    int skips;         /* in a row */
+    double loss, best; /* last training loss; best validation loss so far */
+    double started, step_seconds;
+    int opened_dir;
+};
+
+/* Resolves and validates cfg against the job (ranks, tokenizer), opens data, device, step and run
+ * folder, draws the start values, prints the table of settings. stop_requested (may be NULL) is
+ * polled once a step. Collective; all ranks return the same status. On failure nothing is left
+ * open. */
+enum status trainer_open(struct trainer *t, const struct config *cfg, struct host *job,
+                         int (*stop_requested)(void));
+
+/* All steps, validations and saves. ST_ESTOP when asked to stop: the current step is finished and
+ * the weights are saved first. Collective. */
+enum status trainer_run(struct trainer *t);
+
+/* Mean loss over the validation set, exact for any batch and layout. Collective. */
+enum status trainer_validate(struct trainer *t, double *loss, int64_t *valid);
+
+/* Closes everything; returns the first thing that could not be written. */
+enum status trainer_close(struct trainer *t);
+
+/* Seconds since trainer_run began. */
+double trainer_seconds(const struct trainer *t);
+
+/* The path of the weights that a run leaves: <run folder>/final. */
+void trainer_weights_path(char *out, size_t n, const struct trainer *t, const char *which);
+
+#endif

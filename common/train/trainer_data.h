@@ -1,0 +1,23 @@
+/* The trainer's text and batches. */
+#ifndef COMMON_TRAIN_TRAINER_DATA_H
+#define COMMON_TRAIN_TRAINER_DATA_H
+
+#include "common/train/trainer.h"
+
+/* Opens training and validation text: the file of data.validation, or the last
+ * data.validation_fraction of data.train's documents or tokens. Local. Errors: as corpus_open and
+ * loader_open. */
+enum status trainer_data_open(struct trainer *t);
+void trainer_data_close(struct trainer *t);
+
+/* Host memory for this rank's rows of a batch; t->step must be open. Errors: ST_ENOMEM. */
+enum status trainer_batch_open(struct trainer *t);
+
+/* This rank's rows of the global batch of step t->done; valid: targets of the whole batch. */
+enum status trainer_training_batch(struct trainer *t, int64_t *valid);
+
+/* This rank's rows of validation batch b, rows beyond train.eval_sequences masked; valid: targets
+ * of the whole batch that count, 0 past the end of the set. */
+enum status trainer_validation_batch(struct trainer *t, int64_t b, int64_t *valid);
+
+#endif
