@@ -38,7 +38,9 @@ AS_CASE([$narrows_cuda],
 AM_CONDITIONAL([HAVE_CUDA], [test "$have_cuda" = yes])
 AC_SUBST([CUDA_CPPFLAGS])
 AC_SUBST([CUDA_LIBS])
-AC_SUBST([CUDA_GENCODE])])
+AC_SUBST([CUDA_GENCODE])
+AS_IF([test "x$enable_werror" = xyes],
+      [AC_SUBST([NVCC_WERROR], ["-Werror all-warnings -Xcompiler -Werror"])])])
 
 # Finds nvcc and from it the toolkit's folders; checks each target by compiling for it.
 AC_DEFUN([NARROWS_CUDA_TOOLKIT],

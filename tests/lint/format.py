@@ -20,7 +20,7 @@ def check(root):
         found = re.match(r"(\S+:\d+):\d+: warning: code should be clang-formatted", line)
         if found:
             problems.append(f"{found.group(1)}: not as .clang-format says; run: make format")
-    return problems
+    return sorted(set(problems))
 
 
 CLEAN = {"common/a.c": "int f(void)\n{\n    return 1;\n}\n"}
