@@ -1,8 +1,13 @@
 /* Weights of a model as a folder: config.json, model.safetensors, narrows.yaml.
  *
- * Tensors are whole, real rows only, in Hugging Face's names and order [out, in]; the factors of a
- * low-rank projection are `.down.weight` (A) and `.up.weight` (B). The file depends on the model
- * alone, not on the layout that wrote it: any layout loads it.
+ * Tensors are whole, real rows only (no padding of the vocabulary), in Hugging Face's names and
+ * order [out, in]; the factors of a low-rank projection are `.down.weight` (A) and `.up.weight` (B).
+ * Values are stored in the wide type, F32 or F64, exactly. The file depends on the model alone, not
+ * on the layout that wrote it: any layout loads it. narrows.yaml is the whole configuration, as
+ * config_print writes it; common/cli reads it back.
+ *
+ * A folder of Hugging Face's (LLaMA; one file or several with model.safetensors.index.json; F64,
+ * F32, F16 or BF16) loads as a full-rank model.
  */
 #ifndef COMMON_CHECKPOINT_WEIGHTS_H
 #define COMMON_CHECKPOINT_WEIGHTS_H
@@ -10,20 +15,38 @@
 #include "common/backend/host.h"
 #include "common/model/model.h"
 
-/* Writes the exact values (masters where there are any) to dir, through a temporary folder that is
- * renamed over it once everything is on disk. Collective over tp (the host group of TP ranks);
- * its rank 0 writes. Errors: ST_EIO naming the file and the cause (a full disk leaves what was
+/* Names within a folder of weights. */
+#define WEIGHTS_CONFIG   "config.json"
+#define WEIGHTS_TENSORS  "model.safetensors"
+#define WEIGHTS_INDEX    "model.safetensors.index.json"
+#define WEIGHTS_SETTINGS "narrows.yaml"
+
+enum { WEIGHTS_PATH = 4096 }; /* bytes of a path, its end included */
+
+/* Writes the exact values (masters where there are any) to dir, through a temporary folder
+ * dir.partial that takes its place once everything is on disk; files in dir that are not of the
+ * three stay. The folder above dir must be there. Collective over tp (the host group of TP ranks);
+ * its rank 0 writes. A rank that fails leaves the others waiting until it calls host_agree, as
+ * all must afterwards. Errors: ST_EIO naming the file and the cause (a full disk leaves what was
  * there before), ST_ENOMEM. */
 enum status weights_save(const char *dir, const struct model *m, struct device *dev,
                          struct host *tp);
 
-/* Reads this rank's shards of every parameter from dir. Local. Errors: ST_EIO; ST_EFORMAT naming
- * the tensor that is missing, left over, of another shape or type, or not finite. */
+/* Reads this rank's shards of every parameter from dir, whose config.json must describe m. Local.
+ * Errors: ST_EIO; ST_EFORMAT naming the key of the model that differs or the tensor that is
+ * missing, left over, there twice, of another shape or type, or not finite; ST_ENOMEM. Parameters
+ * before the one that failed have then been set. */
 enum status weights_load(struct model *m, struct device *dev, const char *dir);
 
-/* The configuration that a folder of weights was saved with (narrows.yaml), or, for a folder of
- * Hugging Face's, the model's shape from config.json. Sets the model section of cfg.
+/* The same from one safetensors file alone: the shapes of tensors are all that is checked. */
+enum status weights_load_file(struct model *m, struct device *dev, const char *path);
+
+/* Sets the model section of cfg (over config_default) and train.seq from dir/config.json.
  * Errors: ST_EIO, ST_EFORMAT naming the key. */
 enum status weights_config(struct config *cfg, const char *dir);
+
+/* out [WEIGHTS_PATH] = the folder of weights that `where` means: itself, or in the folder of a run
+ * final/, else best/. Errors: ST_EIO naming what was looked for. */
+enum status weights_find(char *out, const char *where);
 
 #endif

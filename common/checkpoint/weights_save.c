@@ -1,0 +1,190 @@
+/* Saving: shards come together on rank 0 of the TP group, one parameter at a time. */
+#include "common/checkpoint/folder.h"
+#include "common/checkpoint/hf_config.h"
+#include "common/checkpoint/safetensors.h"
+#include "common/checkpoint/weights.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const files[] = {WEIGHTS_CONFIG, WEIGHTS_TENSORS, WEIGHTS_TENSORS ".partial",
+                                    WEIGHTS_SETTINGS, NULL};
+
+struct save {
+    const struct model *m;
+    struct device *dev;
+    struct host *tp;
+    struct safetensors_writer out; /* rank 0 */
+    char folder[FOLDER_PATH];      /* the partial one; rank 0 */
+    void *raw, *shard, *shards;    /* as on the device; wide; those of all ranks */
+    void *whole;                   /* wide; rank 0 */
+};
+
+/* ---- gathering ---- */
+
+static enum status make_room(struct save *s)
+{
+    const struct params *p = &s->m->params;
+    int64_t whole = 0, shard = 0;
+
+    for (int i = 0; i < p->n; i++) {
+        const struct param *row = &p->item[i];
+        int64_t rows, cols, row0, col0;
+
+        param_shard(p, row, &rows, &cols, &row0, &col0);
+        shard = rows * cols > shard ? rows * cols : shard;
+        whole = row->rows * row->cols > whole ? row->rows * row->cols : whole;
+    }
+    s->raw = malloc((size_t)shard * sizeof(double));
+    s->shard = malloc((size_t)shard * sizeof(double));
+    s->shards = malloc((size_t)(shard * p->tp_size) * sizeof(double));
+    s->whole = malloc((size_t)whole * sizeof(double));
+    if (!s->raw || !s->shard || !s->shards || !s->whole)
+        return fail(ST_ENOMEM, "no memory to gather weights of %lld values", (long long)whole);
+    return ST_OK;
+}
+
+/* This rank's exact values of a parameter, wide, in s->shard. */
+static enum status fetch(struct save *s, const struct param *row)
+{
+    const struct tensor *t = param_value(row);
+    enum dtype wide = s->m->params.wide;
+    int64_t n = tensor_count(t);
+
+    TRY(device_download(s->dev, t->dtype == wide ? s->shard : s->raw, t->data,
+                        (size_t)n * dtype_size(t->dtype)));
+    if (t->dtype != wide)
+        for (int64_t i = 0; i < n; i++)
+            dtype_store(s->shard, wide, i, dtype_load(s->raw, t->dtype, i));
+    return ST_OK;
+}
+
+/* Puts the shard of rank r where it belongs in s->whole. */
+static void place(struct save *s, const struct param *row, int r)
+{
+    struct params as_rank = s->m->params;
+    size_t es = dtype_size(as_rank.wide);
+    int64_t rows, cols, row0, col0;
+
+    as_rank.tp_rank = r;
+    param_shard(&as_rank, row, &rows, &cols, &row0, &col0);
+    for (int64_t i = 0; i < rows; i++)
+        memcpy((char *)s->whole + (size_t)((row0 + i) * row->cols + col0) * es,
+               (char *)s->shards + (size_t)((r * rows + i) * cols) * es, (size_t)cols * es);
+}
+
+static enum status save_param(struct save *s, const struct param *row)
+{
+    const struct params *p = &s->m->params;
+    size_t bytes = (size_t)tensor_count(&row->w) * dtype_size(p->wide);
+    int cut = row->cut != CUT_NONE && p->tp_size > 1;
+
+    TRY(fetch(s, row));
+    if (cut)
+        TRY(host_gather(s->tp, s->shards, s->shard, bytes));
+    if (p->tp_rank != 0)
+        return ST_OK;
+    if (!cut)
+        return safetensors_put(&s->out, row->name, s->shard);
+    for (int r = 0; r < p->tp_size; r++)
+        place(s, row, r);
+    return safetensors_put(&s->out, row->name, s->whole);
+}
+
+/* ---- the folder ---- */
+
+static enum status create_tensors(struct save *s)
+{
+    static const char *const metadata[] = {"format", "pt", NULL};
+    const struct params *p = &s->m->params;
+    struct safetensors_spec *spec = calloc((size_t)p->n, sizeof *spec);
+    char path[FOLDER_PATH];
+    enum status st;
+
+    if (!spec)
+        return fail(ST_ENOMEM, "no memory for the table of %d tensors", p->n);
+    for (int i = 0; i < p->n; i++) {
+        const struct param *row = &p->item[i];
+        int vector = row->role == ROLE_GAIN;
+
+        spec[i] = (struct safetensors_spec){
+            .name = row->name,
+            .type = p->wide == DT_F64 ? SAFETENSORS_F64 : SAFETENSORS_F32,
+            .rank = vector ? 1 : 2,
+            .shape = {vector ? row->cols : row->real_rows, vector ? 0 : row->cols}};
+    }
+    st = folder_join(path, s->folder, WEIGHTS_TENSORS);
+    if (st == ST_OK)
+        st = safetensors_create(&s->out, path, spec, p->n, metadata);
+    free(spec);
+    return st;
+}
+
+static enum status write_settings(struct save *s)
+{
+    char path[FOLDER_PATH];
+    enum status st, end;
+    FILE *out;
+
+    TRY(folder_join(path, s->folder, WEIGHTS_SETTINGS));
+    out = fopen(path, "w");
+    if (!out)
+        return fail(ST_EIO, "cannot write %s: %s", path, strerror(errno));
+    st = config_print(out, s->m->cfg);
+    end = folder_close(out, path);
+    return st == ST_OK ? end : st;
+}
+
+static enum status write_texts(struct save *s)
+{
+    char path[FOLDER_PATH];
+
+    TRY(folder_join(path, s->folder, WEIGHTS_CONFIG));
+    TRY(hf_config_write(path, s->m->cfg, s->m->params.wide));
+    return write_settings(s);
+}
+
+static enum status write_all(struct save *s, const char *dir)
+{
+    int writes = s->m->tp_rank == 0;
+
+    TRY(make_room(s));
+    if (writes) {
+        TRY(folder_begin(s->folder, dir, files));
+        TRY(write_texts(s));
+        TRY(create_tensors(s));
+    }
+    for (int i = 0; i < s->m->params.n; i++)
+        TRY(save_param(s, &s->m->params.item[i]));
+    if (!writes)
+        return ST_OK;
+    TRY(safetensors_finish(&s->out));
+    return folder_commit(dir, files);
+}
+
+enum status weights_save(const char *dir, const struct model *m, struct device *dev,
+                         struct host *tp)
+{
+    struct save *s = calloc(1, sizeof *s);
+    enum status st;
+
+    if (!s)
+        return fail(ST_ENOMEM, "no memory to save weights");
+    s->m = m;
+    s->dev = dev;
+    s->tp = tp;
+    s->out.fd = -1;
+    st = write_all(s, dir);
+    if (st != ST_OK && m->tp_rank == 0) {
+        safetensors_drop(&s->out);
+        if (s->folder[0])
+            folder_drop(dir, files);
+    }
+    free(s->raw);
+    free(s->shard);
+    free(s->shards);
+    free(s->whole);
+    free(s);
+    return st;
+}
