@@ -13,6 +13,7 @@ sequences and heads) and AdamW written out; it reads only the stored files:
                                 comparison beside its bound; exits 1 where one is out of bounds
 Needs: numpy, safetensors.
 """
+
 import json
 import os
 import sys
@@ -20,8 +21,8 @@ import sys
 import numpy as np
 from safetensors.numpy import load_file
 
-
 # ----------------------------------------------------- forward and backward, one sequence at a time
+
 
 def sigmoid(z):
     return 1 / (1 + np.exp(-z))
@@ -53,7 +54,8 @@ class Model:
         def back(dy):
             self.grad[name] += np.sum(dy * x / rms, 0)
             u = dy * gain
-            return u / rms - x * np.sum(u * x, -1, keepdims=True) / (n * rms ** 3)
+            return u / rms - x * np.sum(u * x, -1, keepdims=True) / (n * rms**3)
+
         return x / rms * gain, back
 
     def matrix(self, x, name):
@@ -62,6 +64,7 @@ class Model:
         def back(dy):
             self.grad[name] += dy.T @ x
             return dy @ w
+
         return x @ w.T, back
 
     def linear(self, x, name):
@@ -74,6 +77,7 @@ class Model:
         def back(dy):
             da = back_up(dy)
             return back_down(da * dsilu(z) if cola else da)
+
         return y, back
 
     def turn(self, x, sign):
@@ -84,7 +88,7 @@ class Model:
         return np.concatenate((z.real, z.imag), 1)
 
     def one_head(self, q, k, v):
-        q, k, scale = self.turn(q, 1), self.turn(k, 1), self.hd ** -0.5
+        q, k, scale = self.turn(q, 1), self.turn(k, 1), self.hd**-0.5
         s = q @ k.T * scale
         p = np.tril(np.exp(s - s.max(1, keepdims=True)))
         p /= p.sum(1, keepdims=True)
@@ -93,12 +97,14 @@ class Model:
             dp = do @ v.T
             ds = p * (dp - np.sum(p * dp, 1, keepdims=True)) * scale
             return self.turn(ds @ k, -1), self.turn(ds.T @ q, -1), p.T @ do
+
         return p @ v, back
 
     def attention(self, x, at):
         hd, share = self.hd, self.c["heads"] // self.c["kv_heads"]
         (q, back_q), (k, back_k), (v, back_v) = (
-            self.linear(x, f"{at}self_attn.{n}_proj") for n in "qkv")
+            self.linear(x, f"{at}self_attn.{n}_proj") for n in "qkv"
+        )
         out, backs = np.empty((len(x), self.c["heads"] * hd)), []
         for h in range(self.c["heads"]):
             mine, theirs = slice(h * hd, h * hd + hd), slice(h // share * hd, h // share * hd + hd)
@@ -114,6 +120,7 @@ class Model:
                 dk[:, theirs] += b
                 dv[:, theirs] += c
             return back_q(dq) + back_k(dk) + back_v(dv)
+
         return y, back
 
     def ffn(self, x, at):
@@ -126,6 +133,7 @@ class Model:
         def back(dy):
             dm = back_down(dy)
             return back_gate(dm * up * (dsilu(gate) if outer else 1)) + back_up(dm * act)
+
         return y, back
 
     def sequence(self, tokens):
@@ -134,8 +142,10 @@ class Model:
         x = table[tokens]
         for layer in range(self.c["layers"]):
             at = f"model.layers.{layer}."
-            for gain, part in (("input_layernorm", self.attention),
-                               ("post_attention_layernorm", self.ffn)):
+            for gain, part in (
+                ("input_layernorm", self.attention),
+                ("post_attention_layernorm", self.ffn),
+            ):
                 n, back_norm = self.norm(x, f"{at}{gain}.weight")
                 y, back_part = part(n, at)
                 x = x + y
@@ -148,10 +158,11 @@ class Model:
             for norm_, part_ in reversed(backs):
                 dx = dx + norm_(part_(dx))
             np.add.at(self.grad["model.embed_tokens.weight"], tokens, dx)
+
         return logits, back
 
     def loss(self, tokens, targets, gradients=True):
-        """Mean cross-entropy over the valid targets of a batch; leaves its gradients in self.grad."""
+        """Mean cross-entropy over the valid targets of a batch; its gradients go to self.grad."""
         for g in self.grad.values():
             g[:] = 0
         valid, total = np.sum(targets >= 0), 0.0
@@ -187,12 +198,14 @@ def adamw(model, state, step, a):
 
 # --------------------------------------------------------------------------------- comparisons
 
+
 class Report:
     """Prints worst differences beside their bounds and remembers whether one was out of bounds."""
+
     ok = True
 
     def hold(self, what, worst, bound):
-        good = bool(worst <= bound)                 # NaN is not good
+        good = bool(worst <= bound)  # NaN is not good
         self.ok &= good
         print(f"{'ok  ' if good else 'FAIL'} {what:62s} {worst:.1e}  (bound {bound:.0e})")
 
@@ -210,14 +223,14 @@ def ends(array, count):
 
 
 def central_differences(model, tokens, targets):
-    """Worst difference between the backward pass and central differences, three entries a tensor."""
+    """Worst difference between backward pass and central differences, 3 entries a tensor."""
     model.loss(tokens, targets)
     grad, worst, rng = {k: g.copy() for k, g in model.grad.items()}, 0.0, np.random.default_rng(7)
     for name, w in model.w.items():
         for _ in range(3):
             at = tuple(rng.integers(0, n) for n in w.shape)
             if "embed" in name:
-                at = (tokens[0][3], at[1])          # a row that is used
+                at = (tokens[0][3], at[1])  # a row that is used
             kept, h, sides = w[at], 1e-4, []
             for delta in (h, -h):
                 w[at] = kept + delta
@@ -235,47 +248,86 @@ def check_variant(report, folder, name):
     grads = load_file(os.path.join(folder, "grads.safetensors"))
     tokens, targets = np.array(stored["tokens"]), np.array(stored["targets"])
     model = Model({k: v.copy() for k, v in w.items()}, stored["model"])
-    report.hold(f"{name}: numpy backward against central differences",
-                central_differences(model, tokens[0], targets[0]), 1e-6)
-    report.hold(f"{name}: logits of step 0",
-                max(far(model.sequence(tokens[0][x["row"]])[0][x["position"]], x["logits"])
-                    for x in stored["logits_step0"]), 1e-12)
+    report.hold(
+        f"{name}: numpy backward against central differences",
+        central_differences(model, tokens[0], targets[0]),
+        1e-6,
+    )
+    report.hold(
+        f"{name}: logits of step 0",
+        max(
+            far(model.sequence(tokens[0][x["row"]])[0][x["position"]], x["logits"])
+            for x in stored["logits_step0"]
+        ),
+        1e-12,
+    )
     model.loss(tokens[0], targets[0])
-    report.hold(f"{name}: gradients of step 0, worst of {len(grads)} tensors",
-                max(far(model.grad[k], g) for k, g in grads.items())
-                if grads.keys() == model.grad.keys() else np.inf, 1e-12)
+    report.hold(
+        f"{name}: gradients of step 0, worst of {len(grads)} tensors",
+        (
+            max(far(model.grad[k], g) for k, g in grads.items())
+            if grads.keys() == model.grad.keys()
+            else np.inf
+        ),
+        1e-12,
+    )
     state, worst = {}, [0.0, 0.0]
     for step, loss, norm in stored["trace"]:
         worst[0] = max(worst[0], far(model.loss(tokens[step], targets[step]), loss))
         worst[1] = max(worst[1], far(adamw(model, state, step, stored["optimizer"]), norm))
     report.hold(f"{name}: loss of {len(stored['trace'])} steps", worst[0], 1e-12)
     report.hold(f"{name}: grad norm of {len(stored['trace'])} steps", worst[1], 1e-12)
-    report.hold(f"{name}: weights after the last step",
-                max(far(ends(model.w[k], 4), np.r_[s["norm"], s["first"], s["last"]])
-                    for k, s in stored["weights_after"].items()), 1e-12)
+    report.hold(
+        f"{name}: weights after the last step",
+        max(
+            far(ends(model.w[k], 4), np.r_[s["norm"], s["first"], s["last"]])
+            for k, s in stored["weights_after"].items()
+        ),
+        1e-12,
+    )
 
 
 def check_stories(report, folder):
     def read(name):
         with open(os.path.join(folder, name), encoding="utf-8") as f:
             return json.load(f)
-    hf, gold, stored = (read(n) for n in ("config.json", "stories260k_logits.json",
-                                          "stories260k_train_trace.json"))
-    c = dict(vocab=hf["vocab_size"], width=hf["hidden_size"], layers=hf["num_hidden_layers"],
-             heads=hf["num_attention_heads"], kv_heads=hf["num_key_value_heads"], tied=True,
-             ffn=hf["intermediate_size"], eps=hf["rms_norm_eps"], theta=hf["rope_theta"],
-             core="full", outer_silu=True)
+
+    hf, gold, stored = (
+        read(n) for n in ("config.json", "stories260k_logits.json", "stories260k_train_trace.json")
+    )
+    c = dict(
+        vocab=hf["vocab_size"],
+        width=hf["hidden_size"],
+        layers=hf["num_hidden_layers"],
+        heads=hf["num_attention_heads"],
+        kv_heads=hf["num_key_value_heads"],
+        tied=True,
+        ffn=hf["intermediate_size"],
+        eps=hf["rms_norm_eps"],
+        theta=hf["rope_theta"],
+        core="full",
+        outer_silu=True,
+    )
     w = load_file(os.path.join(folder, "model.safetensors"))
     model = Model({k: v.astype(np.float64) for k, v in w.items()}, c)
     ids = np.array(gold["tokens"])
     logits, _ = model.sequence(ids[:-1])
     top = logits.max(1, keepdims=True)
     nll = np.log(np.exp(logits - top).sum(1)) + top[:, 0] - logits[np.arange(len(ids) - 1), ids[1:]]
-    report.hold("stories260k: loss at each of 200 positions", far(nll, gold["nll_per_position"]), 1e-8)
-    report.hold("stories260k: logits at the stored positions",
-                max(far(model.sequence(ids)[0][int(p)], v) for p, v in gold["logits"].items()), 1e-8)
-    check_stories_training(report, model, stored,
-                           np.fromfile(os.path.join(folder, "train_tokens.u16"), "<u2").astype(int))
+    report.hold(
+        "stories260k: loss at each of 200 positions", far(nll, gold["nll_per_position"]), 1e-8
+    )
+    report.hold(
+        "stories260k: logits at the stored positions",
+        max(far(model.sequence(ids)[0][int(p)], v) for p, v in gold["logits"].items()),
+        1e-8,
+    )
+    check_stories_training(
+        report,
+        model,
+        stored,
+        np.fromfile(os.path.join(folder, "train_tokens.u16"), "<u2").astype(int),
+    )
 
 
 def check_stories_training(report, model, stored, raw):
@@ -283,18 +335,25 @@ def check_stories_training(report, model, stored, raw):
     optimizer = dict(stored["optimizer"], clip=stored["optimizer"]["clip_global_norm"])
     state, worst = {}, [0.0, 0.0, 0.0]
     for step, loss, norm in stored["trace"]:
-        rows = np.array([raw[(step * batch + i) * seq:][:seq + 1] for i in range(batch)])
+        rows = np.array([raw[(step * batch + i) * seq :][: seq + 1] for i in range(batch)])
         worst[0] = max(worst[0], far(model.loss(rows[:, :-1], rows[:, 1:]), loss))
         if step == 0:
-            worst[2] = max(far(ends(model.grad[k], 4), np.r_[s["norm"], s["first"], s["last"]])
-                           for k, s in stored["grads_at_step0"].items())
+            worst[2] = max(
+                far(ends(model.grad[k], 4), np.r_[s["norm"], s["first"], s["last"]])
+                for k, s in stored["grads_at_step0"].items()
+            )
         worst[1] = max(worst[1], far(adamw(model, state, step, optimizer), norm))
     report.hold("stories260k: loss of 50 steps", worst[0], 1e-12)
     report.hold("stories260k: grad norm of 50 steps", worst[1], 1e-12)
     report.hold("stories260k: gradients of step 0, where stored", worst[2], 1e-8)
-    report.hold("stories260k: weights after the last step, where stored",
-                max(far(ends(model.w[k], 4)[:5], np.r_[s["norm"], s["first"]])
-                    for k, s in stored["weights_after_50"].items()), 1e-8)
+    report.hold(
+        "stories260k: weights after the last step, where stored",
+        max(
+            far(ends(model.w[k], 4)[:5], np.r_[s["norm"], s["first"]])
+            for k, s in stored["weights_after_50"].items()
+        ),
+        1e-8,
+    )
 
 
 def main():

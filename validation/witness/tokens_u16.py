@@ -10,6 +10,7 @@ Needs: numpy, sentencepiece (0.2.3 was used).
 SHA256, where given, is the digest of all ids of the text as little-endian uint32; a difference is
 an error.
 """
+
 import hashlib
 import sys
 
@@ -26,11 +27,13 @@ def main():
     digest = hashlib.sha256(np.array(ids, "<u4").tobytes()).hexdigest()
     print(f"{len(ids)} ids, sha256 of the uint32 ids {digest}")
     if len(sys.argv) == 6 and digest != sys.argv[5]:
-        sys.exit(f"the digest of the ids is {digest}, wanted {sys.argv[5]}: another text, "
-                 "tokenizer or SentencePiece version")
+        sys.exit(
+            f"the digest of the ids is {digest}, wanted {sys.argv[5]}: another text, "
+            "tokenizer or SentencePiece version"
+        )
     if len(ids) < int(count) or max(ids) > 65535:
         sys.exit(f"{count} ids below 65536 wanted, {len(ids)} found, the largest {max(ids)}")
-    np.array(ids[:int(count)], "<u2").tofile(out)
+    np.array(ids[: int(count)], "<u2").tofile(out)
 
 
 if __name__ == "__main__":
