@@ -71,9 +71,9 @@ def statistic(x):
 
 class OnlineDown(torch.autograd.Function):
     """z = RMSNorm(x) A^T for x cut over its columns: partial products of x * gain and sums of
-    squares are all-reduced (float32 statistics in a launch of their own). The backward needs no communication, because z and its gradient are
-    whole on every rank: u = dz/rms, dA = u^T (x gain), t = u A, dgain = sum(t x),
-    dx = t gain - x <dz, z> / (d rms^2)."""
+    squares are all-reduced (float32 statistics in a launch of their own). The backward needs no
+    communication, because z and its gradient are whole on every rank: u = dz/rms,
+    dA = u^T (x gain), t = u A, dgain = sum(t x), dx = t gain - x <dz, z> / (d rms^2)."""
 
     @staticmethod
     def forward(ctx, x, gain, a, width, comm):
