@@ -1,0 +1,77 @@
+/* What the files of gpu/ share: the device, its scratch memory, checked CUDA calls, waiting. */
+#ifndef GPU_DEVICE_H
+#define GPU_DEVICE_H
+
+#include "common/backend/backend.h"
+
+#include <cuda_runtime.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct gpu_comm;
+struct gpu_cudnn;
+struct gpu_items;
+struct gpu_matmul;
+
+/* GPU_SCRATCH: memory for partial sums and sorted tokens, taken once at open. What needs more (a
+ * table of statistics of a very long batch, cuDNN's workspace) makes it grow at first use.
+ * GPU_STAGE_*: pinned host memory through which uploads pass, so that the host need not wait. */
+enum { GPU_SCRATCH = 64 << 20, GPU_STAGE_SLOTS = 8, GPU_STAGE_BYTES = 1 << 20 };
+
+struct gpu_staging {
+    char *memory; /* GPU_STAGE_SLOTS pieces of GPU_STAGE_BYTES */
+    cudaEvent_t sent[GPU_STAGE_SLOTS];
+    int next;
+};
+
+struct gpu_device {
+    struct device base;
+    int ordinal, sms;
+    char name[128];      /* of the GPU, and which attention runs on it */
+    cudaStream_t stream; /* all arithmetic, in order */
+    cudaEvent_t mark;    /* what gpu_wait waits for */
+    void *scratch;
+    size_t scratch_bytes;
+    struct gpu_staging staging;
+    struct gpu_matmul *matmul; /* cuBLASLt and its tuned plans */
+    struct gpu_items *items;   /* descriptors of kernels over many tensors */
+    struct gpu_cudnn *cudnn;   /* NULL: the own attention kernels do everything */
+    struct gpu_comm *comms;    /* live communicators, so that waits can watch them */
+};
+
+/* dev as this backend's struct. */
+static inline struct gpu_device *gpu_of(struct device *dev)
+{
+    return (struct gpu_device *)dev;
+}
+
+/* ST_OK, or a recorded failure with CUDA's own name and text; `what` names the call. */
+enum status gpu_check(cudaError_t err, const char *what);
+
+#define CUDA_TRY(call) TRY(gpu_check((call), #call))
+
+/* Result of the launches since the last check. */
+enum status gpu_launched(const char *op);
+
+/* Scratch of at least `bytes`; valid until the op returns, as all users follow each other on the
+ * compute stream. Grows by a wait and a new allocation when asked for more than ever before, which
+ * a captured step must not do: run a step first. Errors: ST_ENOMEM. */
+enum status gpu_scratch(struct gpu_device *dev, void **p, size_t bytes);
+
+/* Waits until the compute stream has done all that it was given; watches the communicators
+ * meanwhile and gives up when one fails, a peer raised, or the deadline passes. */
+enum status gpu_wait(struct gpu_device *dev);
+
+/* Nonzero while the compute stream records a CUDA graph: nothing may then wait or allocate. */
+int gpu_capturing(struct gpu_device *dev);
+
+/* *accumulate: whether a gradient joins what dw holds. Sample plans of this backend are one block
+ * of rows into slot 0 (layout_exact: off). Errors: ST_ECONFIG for an exact plan. */
+enum status gpu_plan(int *accumulate, const struct sample_plan *plan);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
