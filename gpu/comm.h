@@ -1,0 +1,20 @@
+/* What waits of the device need of its communicators. */
+#ifndef GPU_COMM_H
+#define GPU_COMM_H
+
+#include "common/backend/host.h"
+#include "gpu/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One turn of a wait for dev: looks at every communicator's health and at the job's failure flag
+ * and deadline, and yields the processor. After a failure all communicators of dev are aborted, so
+ * that their kernels end and nothing later can hang. Errors: ST_ECOMM, ST_EPEER. */
+enum status gpu_comm_poll(struct gpu_device *dev, struct host_poll *poll, const char *what);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
