@@ -2,48 +2,74 @@
 
 #include "common/base/rng.h"
 
-/* Bits of a round's pairs come from lanes that rng_below does not reach for the round's K. */
-enum { BIT_LANE = 1 << 30 };
+#include <math.h>
 
-static int rounds_for(uint64_t n)
+enum { ROUNDS = 16 };
+
+/* Half of a pair: the least even a with a^2 >= n. sqrt is rounded as IEEE 754 says everywhere. */
+static uint64_t half_size(int64_t n)
 {
-    int bits = 0;
+    uint64_t a = (uint64_t)sqrt((double)n);
 
-    while (n > 1) {
-        n = (n + 1) / 2;
-        bits++;
-    }
-    return 24 + 6 * bits;
+    while (a * a < (uint64_t)n)
+        a++;
+    return a + a % 2;
 }
 
-/* One round; its own inverse. */
-static uint64_t swap_or_not(uint64_t x, const struct rng_key *key, uint64_t n, int round)
+/* The round's function of a half, below a: 43 random bits, scaled. a is below 2^21. */
+static uint64_t scrambled(const struct rng_key *key, uint64_t half, int round, uint64_t a)
 {
-    uint64_t k = rng_below(key, (uint64_t)round, n);
-    uint64_t partner = k >= x ? k - x : n - (x - k);
     uint32_t block[4];
 
-    rng_block(block, key, x > partner ? x : partner, (uint32_t)(BIT_LANE + round));
-    return block[0] & 1 ? partner : x;
+    rng_block(block, key, half, (uint32_t)round);
+    return (((uint64_t)block[1] << 32 | block[0]) >> 21) * a >> 43;
+}
+
+/* One pass through the network, forwards or backwards. */
+static uint64_t forwards(const struct rng_key *key, uint64_t x, uint64_t a)
+{
+    uint64_t left = x / a, right = x % a;
+
+    for (int round = 0; round < ROUNDS; round++) {
+        uint64_t next = left + scrambled(key, right, round, a);
+
+        left = right;
+        right = next < a ? next : next - a;
+    }
+    return left * a + right;
+}
+
+static uint64_t backwards(const struct rng_key *key, uint64_t x, uint64_t a)
+{
+    uint64_t left = x / a, right = x % a;
+
+    for (int round = ROUNDS - 1; round >= 0; round--) {
+        uint64_t before = right + a - scrambled(key, left, round, a);
+
+        right = left;
+        left = before < a ? before : before - a;
+    }
+    return left * a + right;
 }
 
 int64_t order_sample(uint64_t seed, int64_t epoch, int64_t n, int64_t i)
 {
     struct rng_key key = rng_key(seed, RNG_ORDER, (uint64_t)epoch);
-    uint64_t x = (uint64_t)i;
-    int rounds = rounds_for((uint64_t)n);
+    uint64_t a = half_size(n), x = (uint64_t)i;
 
-    for (int round = 0; round < rounds; round++)
-        x = swap_or_not(x, &key, (uint64_t)n, round);
+    do
+        x = forwards(&key, x, a);
+    while (x >= (uint64_t)n);
     return (int64_t)x;
 }
 
 int64_t order_position(uint64_t seed, int64_t epoch, int64_t n, int64_t sample)
 {
     struct rng_key key = rng_key(seed, RNG_ORDER, (uint64_t)epoch);
-    uint64_t x = (uint64_t)sample;
+    uint64_t a = half_size(n), x = (uint64_t)sample;
 
-    for (int round = rounds_for((uint64_t)n) - 1; round >= 0; round--)
-        x = swap_or_not(x, &key, (uint64_t)n, round);
+    do
+        x = backwards(&key, x, a);
+    while (x >= (uint64_t)n);
     return (int64_t)x;
 }

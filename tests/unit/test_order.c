@@ -8,17 +8,17 @@
 /* Computed apart, in Python: what a seed means must not change unnoticed. */
 START_TEST(test_values)
 {
-    static const int64_t first[10] = {9, 5, 3, 2, 0, 4, 6, 7, 8, 1};
-    static const int64_t second[10] = {2, 6, 3, 4, 9, 7, 0, 5, 8, 1};
+    static const int64_t first[10] = {2, 8, 9, 7, 5, 1, 4, 6, 0, 3};
+    static const int64_t second[10] = {1, 7, 9, 4, 3, 0, 5, 2, 8, 6};
     int64_t n = INT64_C(1) << 40;
 
     for (int64_t i = 0; i < 10; i++) {
         ck_assert_int_eq(order_sample(7, 0, 10, i), first[i]);
         ck_assert_int_eq(order_sample(7, 1, 10, i), second[i]);
     }
-    ck_assert_int_eq(order_sample(7, 3, n, 0), INT64_C(523262131153));
-    ck_assert_int_eq(order_sample(7, 3, n, 1), INT64_C(177740458158));
-    ck_assert_int_eq(order_sample(7, 3, n, n - 1), INT64_C(1070402539610));
+    ck_assert_int_eq(order_sample(7, 3, n, 0), INT64_C(506016178243));
+    ck_assert_int_eq(order_sample(7, 3, n, 1), INT64_C(937891309853));
+    ck_assert_int_eq(order_sample(7, 3, n, n - 1), INT64_C(254146676556));
 }
 END_TEST
 
@@ -87,31 +87,62 @@ START_TEST(test_epochs_differ)
 }
 END_TEST
 
-/* All 24 orders of four samples are equally frequent over the epochs (chi-square, 23 degrees of
- * freedom); so are the places of each of 25 samples. */
+/* Chi-square of count from what is expected, over n cells. */
+static double chi_square(const int64_t *count, int n, double expected)
+{
+    double chi = 0;
+
+    for (int i = 0; i < n; i++)
+        chi += pow((double)count[i] - expected, 2) / expected;
+    return chi;
+}
+
+/* Over the epochs all 24 orders of four samples are equally frequent (23 degrees of freedom), the
+ * places of each of 25 samples, and the 30 pairs of places of two of six neighbours. */
 START_TEST(test_even)
 {
-    enum { EPOCHS = 24000 };
-    int64_t orders[256] = {0}, places[25][25] = {{0}};
-    double chi = 0, chi_places = 0;
+    int64_t orders[256] = {0}, met[24], places[25 * 25] = {0}, pairs[36] = {0}, followers[30];
+    int n = 0;
 
-    for (int64_t epoch = 0; epoch < EPOCHS; epoch++) {
+    for (int64_t epoch = 0; epoch < 24000; epoch++) {
         int64_t code = 0;
 
         for (int64_t i = 0; i < 4; i++)
             code = 4 * code + order_sample(11, epoch, 4, i);
         orders[code]++;
+        pairs[6 * order_sample(13, epoch, 6, 2) + order_sample(13, epoch, 6, 3)]++;
     }
     for (int code = 0; code < 256; code++)
-        chi += orders[code] ? pow((double)orders[code] - 1000, 2) / 1000 : 0;
-    ck_assert_double_lt(chi, 23 + 5 * sqrt(46));
+        if (orders[code] && n < 24)
+            met[n++] = orders[code];
+    ck_assert_int_eq(n, 24);
+    ck_assert_double_lt(chi_square(met, 24, 1000), 23 + 5 * sqrt(2 * 23.0));
+    n = 0;
+    for (int code = 0; code < 36; code++)
+        if (code % 7 != 0)
+            followers[n++] = pairs[code];
+    ck_assert_double_lt(chi_square(followers, 30, 800), 29 + 5 * sqrt(2 * 29.0));
     for (int64_t epoch = 0; epoch < 2500; epoch++)
         for (int64_t i = 0; i < 25; i++)
-            places[i][order_sample(12, epoch, 25, i)]++;
-    for (int i = 0; i < 25; i++)
-        for (int j = 0; j < 25; j++)
-            chi_places += pow((double)places[i][j] - 100, 2) / 100;
-    ck_assert_double_lt(chi_places, 576 + 5 * sqrt(2 * 576.0));
+            places[25 * i + order_sample(12, epoch, 25, i)]++;
+    ck_assert_double_lt(chi_square(places, 25 * 25, 100), 576 + 5 * sqrt(2 * 576.0));
+}
+END_TEST
+
+/* Orders of both parities are equally frequent: 500 of 1000 epochs, standard deviation 16. */
+START_TEST(test_parity)
+{
+    int odd = 0;
+
+    for (int64_t epoch = 0; epoch < 1000; epoch++) {
+        int inversions = 0;
+
+        for (int64_t i = 0; i < 9; i++)
+            for (int64_t j = 0; j < i; j++)
+                inversions += order_sample(14, epoch, 9, j) > order_sample(14, epoch, 9, i);
+        odd += inversions % 2;
+    }
+    ck_assert(odd > 420 && odd < 580);
 }
 END_TEST
 
@@ -128,6 +159,7 @@ int main(void)
     tcase_add_test(tests, test_large);
     tcase_add_test(tests, test_epochs_differ);
     tcase_add_test(tests, test_even);
+    tcase_add_test(tests, test_parity);
     suite_add_tcase(suite, tests);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
