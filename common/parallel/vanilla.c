@@ -116,18 +116,26 @@ static enum status gather_cols(struct tp_env *env, struct tensor *full, const st
     return op_cols_join(env->dev, full, &parts);
 }
 
+/* The input of an out-projection, whole: A sums over all of it, however heads fall into grains. */
+static struct tensor whole_input(const struct proj_acts *a, const struct tensor *x)
+{
+    struct tensor whole = a->xg.data ? a->xg : *x;
+
+    whole.col_grains = 1;
+    return whole;
+}
+
 static enum status out_forward(struct tp_env *env, const struct proj *w, struct proj_acts *a,
                                const struct proj_io *io)
 {
     size_t mark = arena_mark(env->scratch);
-    const struct tensor *x = io->x;
+    struct tensor x;
 
-    if (a->xg.data) { /* the input lies scattered over heads */
-        TRY(gather_cols(env, &a->xg, x, forward_purpose(env, LEDGER_TP_FORWARD)));
-        x = &a->xg;
-    }
+    if (a->xg.data) /* the input lies scattered over heads */
+        TRY(gather_cols(env, &a->xg, io->x, forward_purpose(env, LEDGER_TP_FORWARD)));
     arena_release(env->scratch, mark);
-    TRY(down(env, w, x, a));
+    x = whole_input(a, io->x);
+    TRY(down(env, w, &x, a));
     return up_reduced(env, w, a, io);
 }
 
@@ -246,13 +254,12 @@ static enum status out_backward(struct tp_env *env, const struct proj *w, struct
                                 const struct proj_acts *a, const struct proj_grad_io *io)
 {
     size_t mark = arena_mark(env->scratch);
-    const struct tensor *x = a->xg.data ? &a->xg : io->x;
-    struct tensor u, sum;
+    struct tensor x = whole_input(a, io->x), u, sum;
 
-    TRY(scratch_tokens(env, &u, env->act, x->rows, a->z.cols, a->z.col_grains));
-    TRY(scratch_tokens(env, &sum, env->payload, x->rows, w->a[0].cols, 1));
+    TRY(scratch_tokens(env, &u, env->act, x.rows, a->z.cols, a->z.col_grains));
+    TRY(scratch_tokens(env, &sum, env->payload, x.rows, w->a[0].cols, 1));
     TRY(up_backward(env, w, dw, a, io->dy, &u));
-    TRY(down_backward(env, w, dw, &u, x, &sum)); /* partial */
+    TRY(down_backward(env, w, dw, &u, &x, &sum)); /* partial */
     TRY(input_gradient(env, io->dx, &sum, a->xg.data != NULL));
     arena_release(env->scratch, mark);
     return ST_OK;
