@@ -15,28 +15,6 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are read as the
 
 enum { HEADER_MOST = 100000000, LABEL = 100 };
 
-const char *safetensors_type_name(enum safetensors_type type)
-{
-    static const char *const names[] = {
-#define X(type, bytes) #type,
-        SAFETENSORS_TYPES(X)
-#undef X
-    };
-
-    return type < SAFETENSORS_TYPE_COUNT ? names[type] : "?";
-}
-
-size_t safetensors_type_size(enum safetensors_type type)
-{
-    static const size_t sizes[] = {
-#define X(type, bytes) bytes,
-        SAFETENSORS_TYPES(X)
-#undef X
-    };
-
-    return type < SAFETENSORS_TYPE_COUNT ? sizes[type] : 0;
-}
-
 /* ---- opening ---- */
 
 static enum status map_file(struct safetensors *f, const char *path)
@@ -114,8 +92,11 @@ static enum status check_metadata(const struct safetensors *f, json_t *metadata)
 
     if (!json_is_object(metadata))
         return fail(ST_EFORMAT, "%s: __metadata__ is no object", f->path);
-    json_object_foreach(metadata, key, value) if (!json_is_string(value)) return fail(
-        ST_EFORMAT, "%s: __metadata__ holds a value that is no text", f->path);
+    json_object_foreach(metadata, key, value)
+    {
+        if (!json_is_string(value))
+            return fail(ST_EFORMAT, "%s: __metadata__ holds a value that is no text", f->path);
+    }
     return ST_OK;
 }
 
@@ -250,8 +231,10 @@ static enum status make_room(struct safetensors *f)
     const char *name;
     json_t *value;
 
-    json_object_foreach((json_t *)f->header, name, value) dims +=
-        json_array_size(json_object_get(value, "shape"));
+    json_object_foreach((json_t *)f->header, name, value)
+    {
+        dims += json_array_size(json_object_get(value, "shape"));
+    }
     f->tensor = calloc(n + 1, sizeof *f->tensor);
     f->dims = calloc(dims + 1, sizeof *f->dims);
     if (!f->tensor || !f->dims)
@@ -336,64 +319,4 @@ const struct safetensors_tensor *safetensors_find(const struct safetensors *f, c
 const char *safetensors_metadata(const struct safetensors *f, const char *key)
 {
     return json_string_value(json_object_get(json_object_get(f->header, "__metadata__"), key));
-}
-
-/* The float that the IEEE half h stands for. Exact. */
-static float half_to_float(uint16_t h)
-{
-    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = (h >> 10) & 31u, part = h & 1023u;
-    uint32_t bits = sign | (exponent + 112u) << 23 | part << 13;
-    float value;
-
-    if (exponent == 0) { /* zero and subnormals: part * 2^-24 */
-        value = (float)part * 0x1p-24f;
-        return sign ? -value : value;
-    }
-    if (exponent == 31)
-        bits = sign | 0x7f800000u | part << 13;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static double element(const struct safetensors_tensor *t, int64_t i)
-{
-    const char *at = (const char *)t->data + (size_t)i * safetensors_type_size(t->type);
-    uint16_t half;
-    double wide;
-    float single;
-
-    switch (t->type) {
-    case SAFETENSORS_F64:
-        memcpy(&wide, at, sizeof wide);
-        return wide;
-    case SAFETENSORS_F32:
-        memcpy(&single, at, sizeof single);
-        return single;
-    default:
-        memcpy(&half, at, sizeof half);
-        return t->type == SAFETENSORS_F16 ? half_to_float(half) : bf16_to_float(half);
-    }
-}
-
-enum status safetensors_read(void *out, enum dtype dt, const struct safetensors_tensor *t,
-                             int64_t first, int64_t n)
-{
-    size_t es = dtype_size(dt);
-    char label[LABEL];
-
-    FAIL_IF(first < 0 || n < 0 || first > t->count - n, ST_EINTERNAL);
-    if (t->type > SAFETENSORS_BF16) {
-        set_label(label, t->name);
-        return fail(ST_EFORMAT, "tensor %s is of type %s; values must be F64, F32, F16 or BF16",
-                    label, safetensors_type_name(t->type));
-    }
-    if ((dt == DT_F32 && t->type == SAFETENSORS_F32) ||
-        (dt == DT_F64 && t->type == SAFETENSORS_F64)) {
-        if (n)
-            memcpy(out, (const char *)t->data + (size_t)first * es, (size_t)n * es);
-        return ST_OK;
-    }
-    for (int64_t i = 0; i < n; i++)
-        dtype_store(out, dt, i, element(t, first + i));
-    return ST_OK;
 }
