@@ -1,0 +1,115 @@
+#include "validation/ops.h"
+
+static int64_t tokens(struct ops_size s)
+{
+    return s.samples * s.seq;
+}
+
+static int64_t vocab(struct ops_size s)
+{
+    return s.cols + 8;
+}
+
+/* Rows of a shard that holds half of the vocabulary: variant 1 the second half. */
+static enum status embed(struct ops_case *c, struct ops_size s, int variant)
+{
+    int64_t rows = (vocab(s) + 1) / 2, row0 = variant & 1 ? rows : 0;
+    struct sample_plan plan = ops_plan((int32_t)s.samples, variant & 2);
+    struct buffer *ids, *w, *y, *dw, *dy;
+
+    TRY(ops_random(c, &ids, VALUE_INT, tokens(s), 1, 0, (double)vocab(s)));
+    for (int64_t i = 0; i < tokens(s); i++) /* no negative ids in inputs; a few repeats */
+        ids->host[i] = ids->host[i] < 0 ? 0 : ids->host[i];
+    TRY(ops_set(c, ids, ids->host));
+    TRY(ops_random(c, &w, VALUE_ACT, rows, s.cols, 0, 1.0));
+    TRY(ops_random(c, &dy, VALUE_ACT, tokens(s), s.cols, 0, 1.0));
+    TRY(ops_poisoned(c, &y, VALUE_ACT, tokens(s), s.cols, 0));
+    if (variant & 2)
+        TRY(ops_random(c, &dw, VALUE_WIDE, rows, s.cols, 0, 1.0));
+    else
+        TRY(ops_poisoned(c, &dw, VALUE_WIDE, rows, s.cols, 0));
+    for (int i = 0; i < SIDES; i++) {
+        ids->t[i].row_grains = dy->t[i].row_grains = (int32_t)s.samples;
+        TRY(op_embed_forward(c->dev[i], &y->t[i], &w->t[i], &ids->t[i], row0));
+        TRY(op_embed_backward(c->dev[i], &dw->t[i], &dy->t[i], &ids->t[i], row0, &plan));
+    }
+    TRY(ops_check(c, y, "y"));
+    return ops_check(c, dw, "dw");
+}
+
+/* Two shards of the vocabulary, padded columns at the end, ignored targets. Logits of the first
+ * are checked as gradients. */
+static enum status cross_entropy(struct ops_case *c, struct ops_size s, int variant)
+{
+    int64_t m = tokens(s), v = vocab(s), shard = (v + 1) / 2;
+    double scale = variant ? 0.25 : 0.0;
+    struct buffer *l[2], *targets, *st, *loss;
+
+    TRY(ops_random(c, &targets, VALUE_INT, m, 1, 0, (double)(v - 3)));
+    TRY(ops_poisoned(c, &st, VALUE_WIDE, 2 * m, 3, 0));
+    TRY(ops_poisoned(c, &loss, VALUE_WIDE, m, 1, 0));
+    for (int j = 0; j < 2; j++)
+        TRY(ops_random(c, &l[j], VALUE_ACT, m, shard, 0, 4.0));
+    for (int i = 0; i < SIDES; i++) {
+        for (int j = 0; j < 2; j++) {
+            struct tensor part = tensor_rows(&st->t[i], j * m, m, 1);
+            struct vocab_cut cut = {.first = j * shard, .valid = v - 3};
+
+            TRY(op_ce_stats(c->dev[i], &part, &l[j]->t[i], &targets->t[i], cut));
+        }
+        for (int j = 0; j < 2; j++) {
+            struct vocab_cut cut = {.first = j * shard, .valid = v - 3};
+
+            TRY(op_ce_grad(c->dev[i], &loss->t[i], &l[j]->t[i], &st->t[i], &targets->t[i], cut,
+                           scale));
+        }
+    }
+    TRY(ops_check(c, loss, "loss"));
+    TRY(ops_check(c, l[0], "logits' gradient"));
+    return ops_check(c, l[1], "logits' gradient");
+}
+
+static enum status cols(struct ops_case *c, struct ops_size s, int variant)
+{
+    int64_t m = tokens(s), p = variant ? 4 : 2;
+    struct buffer *x, *parts, *back;
+
+    TRY(ops_random(c, &x, VALUE_ACT, m, p * s.cols, 0, 1.0));
+    TRY(ops_poisoned(c, &parts, VALUE_ACT, p * m, s.cols, 0));
+    TRY(ops_poisoned(c, &back, VALUE_ACT, m, p * s.cols, 0));
+    for (int i = 0; i < SIDES; i++) {
+        TRY(op_cols_split(c->dev[i], &parts->t[i], &x->t[i]));
+        TRY(op_cols_join(c->dev[i], &back->t[i], &parts->t[i]));
+    }
+    TRY(ops_check(c, parts, "parts"));
+    return ops_check(c, back, "joined");
+}
+
+static enum status sum_tree(struct ops_case *c, struct ops_size s, int variant)
+{
+    int64_t p = variant ? 3 : 8;
+    struct buffer *sum, *parts;
+
+    TRY(ops_random(c, &parts, VALUE_WIDE, p * tokens(s), s.cols, 0, 1.0));
+    TRY(ops_poisoned(c, &sum, VALUE_WIDE, tokens(s), s.cols, 0));
+    for (int i = 0; i < SIDES; i++)
+        TRY(op_sum_tree(c->dev[i], &sum->t[i], &parts->t[i]));
+    return ops_check(c, sum, "s");
+}
+
+/* variant 0 wide to act, 1 act to wide; into columns of a wider tensor */
+static enum status convert(struct ops_case *c, struct ops_size s, int variant)
+{
+    struct buffer *x, *y;
+
+    TRY(ops_random(c, &x, variant ? VALUE_ACT : VALUE_WIDE, tokens(s), s.cols, 0, 1.0));
+    TRY(ops_poisoned(c, &y, variant ? VALUE_WIDE : VALUE_ACT, tokens(s), s.cols, 5));
+    for (int i = 0; i < SIDES; i++)
+        TRY(op_convert(c->dev[i], &y->t[i], &x->t[i]));
+    return ops_check(c, y, "y");
+}
+
+const struct ops_test ops_ends[] = {
+    {"embed", 4, embed, 2e-6, 2e-6},          {"ce_stats, ce_grad", 2, cross_entropy, 1e-5, 4e-3},
+    {"cols_split, cols_join", 2, cols, 0, 0}, {"sum_tree", 2, sum_tree, 2e-6, 2e-6},
+    {"convert", 2, convert, 2e-7, 4e-3},      {NULL, 0, NULL, 0, 0}};
