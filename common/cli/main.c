@@ -2,6 +2,7 @@
  * The only place that ends the process. */
 #include "common/backend/host.h"
 #include "common/base/log.h"
+#include "common/cli/blas_kernel.h"
 #include "common/cli/commands.h"
 #include "common/cli/interrupt.h"
 #include "common/model/nearest.h"
@@ -98,5 +99,6 @@ static enum status run(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    blas_kernel_choose(argv);
     return status_exit_code(run(argc, argv));
 }

@@ -1,5 +1,6 @@
 #include "common/base/log.h"
 #include "common/base/text.h"
+#include "common/cli/blas_kernel.h"
 #include "common/cli/commands.h"
 #include "common/cli/dry_run.h"
 #include "common/cli/interrupt.h"
@@ -47,8 +48,9 @@ static void settings(const struct trainer *t)
     log_info("memory     weights and optimiser %s  gradients %s  activations %s  scratch %s a rank",
              text_bytes(b, (double)m->state), text_bytes(d, (double)m->grads),
              text_bytes(e, (double)m->acts), text_bytes(f, (double)m->scratch));
-    log_info("device     %s  %d thread(s) a rank  products at %sFLOP/s in all",
-             t->place.at.dev->be->name, t->place.at.dev->threads, text_count(a, t->place.peak));
+    log_info("device     %s (OpenBLAS %s)  %d thread(s) a rank  products at %sFLOP/s in all",
+             t->place.at.dev->be->name, blas_kernel_name(), t->place.at.dev->threads,
+             text_count(a, t->place.peak));
     log_info("run        %s", t->dir.path);
 }
 

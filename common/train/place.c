@@ -81,22 +81,20 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Best rate of `repeats` products of n^3 for each of `pieces` row blocks. */
-static enum status best_rate(struct place *p, struct gemm *g, int repeats, double *rate)
+enum { PEAK_PRODUCTS = 4 };
+
+/* Seconds that this rank takes for PEAK_PRODUCTS times g. */
+static enum status time_products(struct place *p, const struct gemm *g, double *seconds)
 {
-    double flops = 2.0 * (double)g->y.rows * (double)g->y.cols * (double)g->a.cols;
+    double start;
 
-    *rate = 0.0;
-    for (int i = 0; i < repeats; i++) {
-        double start;
-
-        TRY(device_sync(p->at.dev));
-        start = now();
+    TRY(op_gemm(p->at.dev, g, 1)); /* warms up */
+    TRY(device_sync(p->at.dev));
+    start = now();
+    for (int i = 0; i < PEAK_PRODUCTS; i++)
         TRY(op_gemm(p->at.dev, g, 1));
-        TRY(device_sync(p->at.dev));
-        if (i > 0 && flops / (now() - start) > *rate) /* the first one warms up */
-            *rate = flops / (now() - start);
-    }
+    TRY(device_sync(p->at.dev));
+    *seconds = now() - start;
     return ST_OK;
 }
 
@@ -109,8 +107,7 @@ enum status place_measure_peak(struct place *p, const struct config *cfg)
     size_t square = (size_t)(n * n) * dtype_size(dt), tall = square * (size_t)pieces;
     struct gemm g = {.kind = GEMM_NT};
     void *memory;
-    double rate = 0.0;
-    int64_t whole;
+    double seconds = 0.0;
     enum status st = device_alloc(dev, &memory, square + 2 * tall);
 
     if (st == ST_OK) {
@@ -121,12 +118,11 @@ enum status place_measure_peak(struct place *p, const struct config *cfg)
         g.y = tensor_grained(tensor_view((char *)memory + square + tall, dt, n * pieces, n),
                              (int32_t)pieces, 1);
         if (st == ST_OK)
-            st = best_rate(p, &g, 4, &rate);
+            st = time_products(p, &g, &seconds); /* all ranks at once: they may share cores */
         device_release(dev, memory);
     }
     TRY(host_agree(p->job, st));
-    whole = (int64_t)rate;
-    TRY(host_sum_i64(p->job, &whole, 1));
-    p->peak = (double)whole;
+    TRY(host_max_f64(p->job, &seconds, 1));
+    p->peak = 2.0 * (double)(n * n * n * pieces) * PEAK_PRODUCTS * host_size(p->job) / seconds;
     return ST_OK;
 }
