@@ -159,14 +159,29 @@ static enum status carve(struct stage *s, const struct micro_batch *mb, int keep
     return ST_OK;
 }
 
+static enum status forward_blocks(struct stage *s)
+{
+    for (int64_t i = 0; i < s->model->cfg->model.layers; i++)
+        TRY(block_forward(&s->env, &s->model->blocks[i], &s->block[i]));
+    return ST_OK;
+}
+
 enum status stage_forward(struct stage *s, const struct micro_batch *mb, int keep)
 {
     s->env.tp.samples = (int32_t)mb->samples;
     TRY(carve(s, mb, keep));
     TRY(s->env.strategy->embed_forward(&s->env.tp, &s->model->ends, &s->block[0].x0, &mb->tokens));
-    for (int64_t i = 0; i < s->model->cfg->model.layers; i++)
-        TRY(block_forward(&s->env, &s->model->blocks[i], &s->block[i]));
-    return ST_OK;
+    return forward_blocks(s);
+}
+
+enum status stage_blocks_forward(struct stage *s, const struct micro_batch *mb)
+{
+    struct tensor *x = &s->block[0].x0;
+
+    s->env.tp.samples = (int32_t)mb->samples;
+    TRY(carve(s, mb, 1));
+    TRY(device_zero(s->env.tp.dev, x->data, (size_t)tensor_count(x) * dtype_size(x->dtype)));
+    return forward_blocks(s);
 }
 
 static enum status run_head(struct stage *s, const struct micro_batch *mb, double scale)
@@ -196,23 +211,45 @@ static enum status recompute(struct stage *s, int64_t i)
     return block_recompute(&s->env, &s->model->blocks[i], a);
 }
 
-enum status stage_backward(struct stage *s, const struct micro_batch *mb,
-                           const struct sample_plan *plan)
+static enum status take_gradient(struct stage *s)
 {
-    struct tp_env *env = &s->env.tp;
-    size_t mark = arena_mark(env->scratch);
-    const struct model_shape *sh = &s->model->shape;
+    return scratch_tokens(&s->env.tp, &s->dx, s->env.tp.act, s->x_end.rows, s->x_end.cols,
+                          s->x_end.col_grains);
+}
 
-    env->plan = plan;
-    TRY(scratch_tokens(env, &s->dx, env->act, mb->samples * mb->seq, sh->stream,
-                       sh->stream_grains));
-    TRY(run_head(s, mb, mb->scale));
+static enum status backward_blocks(struct stage *s)
+{
     for (int64_t i = s->model->cfg->model.layers - 1; i >= 0; i--) {
         TRY(recompute(s, i));
         TRY(block_backward(&s->env, &s->model->blocks[i], &s->model->dblocks[i], &s->block[i],
                            &s->dx));
     }
+    return ST_OK;
+}
+
+enum status stage_backward(struct stage *s, const struct micro_batch *mb,
+                           const struct sample_plan *plan)
+{
+    struct tp_env *env = &s->env.tp;
+    size_t mark = arena_mark(env->scratch);
+
+    env->plan = plan;
+    TRY(take_gradient(s));
+    TRY(run_head(s, mb, mb->scale));
+    TRY(backward_blocks(s));
     TRY(s->env.strategy->embed_backward(env, &s->model->dends, &s->dx, &mb->tokens));
     arena_release(env->scratch, mark);
+    return ST_OK;
+}
+
+enum status stage_blocks_backward(struct stage *s, const struct sample_plan *plan)
+{
+    size_t mark = arena_mark(s->env.tp.scratch);
+
+    s->env.tp.plan = plan;
+    TRY(take_gradient(s));
+    TRY(op_convert(s->env.tp.dev, &s->dx, &s->x_end));
+    TRY(backward_blocks(s));
+    arena_release(s->env.tp.scratch, mark);
     return ST_OK;
 }

@@ -44,6 +44,11 @@ enum status stage_forward(struct stage *s, const struct micro_batch *mb, int kee
 enum status stage_backward(struct stage *s, const struct micro_batch *mb,
                            const struct sample_plan *plan);
 
+/* The blocks alone, for benchmarks: forward from whatever the first stream holds (set to zeros), and
+ * backward from a gradient equal to the last stream. Collective over TP. */
+enum status stage_blocks_forward(struct stage *s, const struct micro_batch *mb);
+enum status stage_blocks_backward(struct stage *s, const struct sample_plan *plan);
+
 /* Loss alone, after stage_forward. Collective over TP. */
 enum status stage_loss(struct stage *s, const struct micro_batch *mb);
 
