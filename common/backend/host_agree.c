@@ -100,6 +100,24 @@ static enum status move_record(struct host_job *job, enum status st, int from)
     return ST_OK;
 }
 
+/* fail() with the ranks whose word did not come. */
+static void name_absent(const struct host_job *job, enum status st)
+{
+    char list[256] = "";
+    size_t used = 0;
+
+    for (int r = 0; r < job->size && used + 16 < sizeof list; r++)
+        if (job->word[r].round == 0)
+            used += (size_t)snprintf(list + used, sizeof list - used, "%s%d", used ? ", " : "", r);
+    if (used == 0)
+        return; /* the exchange failed otherwise and has said how */
+    status_clear();
+    fail(st,
+         "rank %s did not come within %g s when the ranks compared how they fared; see what "
+         "it was doing, or raise timeout if it is only slow",
+         list, job->timeout);
+}
+
 /* A rank did not come: that is now the record of one rank, unless it knows an earlier cause. */
 static enum status not_all(struct host_job *job, enum status st, enum status own)
 {
@@ -110,7 +128,7 @@ static enum status not_all(struct host_job *job, enum status st, enum status own
     if (!job->speaks)
         status_clear();
     else if (!known)
-        status_prefix("while the ranks compared how they fared: ");
+        name_absent(job, st);
     host_set_abandon(&job->agree);
     host_keep(job, job->word);
     host_keep(job, job->text);
@@ -151,12 +169,8 @@ enum status host_agree(struct host *h, enum status st)
         return host_usable(h);
     if (st != ST_OK)
         host_raise(h, st);
-    if (st == ST_EPEER)
-        status_clear(); /* so that a rank that does not come can be named */
     met = exchange(job, st);
     if (met != ST_OK)
         return not_all(job, met, st);
-    if (st == ST_EPEER)
-        host_peer_failed(job);
     return settle(h, st);
 }

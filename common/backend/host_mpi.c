@@ -201,16 +201,18 @@ static enum status missing(const struct host_set *s, double timeout)
 enum status host_set_wait(struct host_set *s, struct host_job *job, int heed, double timeout)
 {
     struct host_poll poll = host_poll_start();
-    int left = s->n, found;
+    int left = s->n, found, flagged = 0;
     enum status st;
 
+    /* What had left for this rank before the flag still counts: the flag ends the wait only when
+     * a last look finds nothing new. */
     while (left > 0) {
         TRY(collect(s, &found));
         left -= found;
         if (found > 0 || left == 0)
             continue;
         st = turn(&poll, job, heed, timeout);
-        if (st == ST_EPEER)
+        if (st == ST_EPEER && ++flagged > 1)
             return host_peer_failed(job);
         if (st == ST_ECOMM)
             return missing(s, timeout);
