@@ -261,8 +261,9 @@ void launch_explain(char *text, size_t size, const struct launch *job,
                  sig, strsignal(sig),
                  sig == 9 ? "; if nobody sent it, the machine ran out of memory" : "");
     else if (result->exit_code > 128 && !result->interrupted)
-        snprintf(text, size, "the job was ended by signal %d (%s)", result->exit_code - 128,
-                 strsignal(result->exit_code - 128));
+        /* mpirun tells which only of ranks that had started MPI. */
+        snprintf(text, size, "a rank died from signal %d (%s) before it had joined the job",
+                 result->exit_code - 128, strsignal(result->exit_code - 128));
 }
 
 /* The command ------------------------------------------------------------------------------ */

@@ -1,12 +1,14 @@
 /* The control plane: small collectives, groups, agreement, the failure flag, deadlines.
  * ranks: 1 2 3 4 8
  *
- * Started as "test_host gone" it is no test but a job whose last rank never comes to host_agree;
- * tests/cli/launch.sh looks at how the others end. */
+ * Started as "test_host gone" it is no test but a job whose last rank never comes to host_agree, as
+ * "test_host died N" one whose last rank dies from signal N; tests/cli/launch.sh looks at how such
+ * jobs end. */
 #include "common/backend/host.h"
 
 #include <check.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -350,6 +352,15 @@ static void lose_a_rank(void)
     printf("host_end returned\n");
 }
 
+/* The others wait for a message of the last rank, without a deadline. */
+static void die(int sig)
+{
+    if (rank == size - 1)
+        raise(sig);
+    host_barrier(job);
+    printf("host_barrier returned\n");
+}
+
 int main(int argc, char **argv)
 {
     SRunner *runner = srunner_create(suite());
@@ -361,6 +372,8 @@ int main(int argc, char **argv)
     size = host_size(job);
     if (argc > 1 && !strcmp(argv[1], "gone"))
         lose_a_rank();
+    if (argc > 2 && !strcmp(argv[1], "died"))
+        die(atoi(argv[2]));
     srunner_set_fork_status(runner, CK_NOFORK);
     srunner_run_all(runner, CK_NORMAL);
     failed = srunner_ntests_failed(runner);
