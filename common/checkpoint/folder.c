@@ -174,6 +174,14 @@ void folder_drop(const char *dir, const char *const *files)
     (void)rmdir(partial);
 }
 
+enum status folder_remove(const char *dir, const char *const *files)
+{
+    TRY(remove_files(dir, files));
+    if (rmdir(dir) && errno != ENOENT && errno != ENOTEMPTY && errno != EEXIST)
+        return fail(ST_EIO, "cannot remove the folder %s: %s", dir, strerror(errno));
+    return ST_OK;
+}
+
 enum status folder_close(FILE *file, const char *path)
 {
     int bad = fflush(file) || ferror(file) || fsync(fileno(file)), cause = errno;

@@ -36,6 +36,10 @@ enum status folder_commit(const char *dir, const char *const *files);
 /* Removes dir.partial with the `files` in it. */
 void folder_drop(const char *dir, const char *const *files);
 
+/* Removes the `files` of dir, and dir itself unless something else is in it. What is not there is
+ * no failure. Errors: ST_EIO naming path and cause. */
+enum status folder_remove(const char *dir, const char *const *files);
+
 /* Closes a file that was written with stdio and puts it on disk. Errors: ST_EIO with the cause. */
 enum status folder_close(FILE *file, const char *path);
 

@@ -32,6 +32,10 @@ enum { WEIGHTS_PATH = 4096 }; /* bytes of a path, its end included */
 enum status weights_save(const char *dir, const struct model *m, struct device *dev,
                          struct host *tp);
 
+/* Removes what weights_save wrote to dir, and dir itself unless something else is in it. Local.
+ * Errors: ST_EIO naming path and cause; none when nothing is there. */
+enum status weights_remove(const char *dir);
+
 /* Reads this rank's shards of every parameter from dir, whose config.json must describe m. Local.
  * Errors: ST_EIO; ST_EFORMAT naming the key of the model that differs or the tensor that is
  * missing, left over, there twice, of another shape or type, or not finite; ST_ENOMEM. Parameters

@@ -132,6 +132,8 @@ static enum status write_settings(struct save *s)
     if (!out)
         return fail(ST_EIO, "cannot write %s: %s", path, strerror(errno));
     st = config_print(out, s->m->cfg);
+    if (st != ST_OK)
+        status_prefix("%s: ", path);
     end = folder_close(out, path);
     return st == ST_OK ? end : st;
 }
@@ -187,4 +189,9 @@ enum status weights_save(const char *dir, const struct model *m, struct device *
     free(s->whole);
     free(s);
     return st;
+}
+
+enum status weights_remove(const char *dir)
+{
+    return folder_remove(dir, files);
 }

@@ -1,6 +1,7 @@
 #include "common/train/run_dir.h"
 
 #include "common/base/log.h"
+#include "common/checkpoint/weights.h"
 
 #include <errno.h>
 #include <string.h>
@@ -52,9 +53,40 @@ static enum status write_config(const struct run_dir *r, const struct config *cf
     if (!out)
         return fail(ST_EIO, "cannot write %s: %s", path, strerror(errno));
     st = config_print(out, cfg);
+    if (st != ST_OK)
+        status_prefix("%s: ", path);
     if (fclose(out) && st == ST_OK)
         st = fail(ST_EIO, "cannot write %s: %s", path, strerror(errno));
     return st;
+}
+
+static const char *const weights[] = {"best", "final"};
+
+/* Weights make a run as much as metrics do: they took the longer time. */
+static int holds_run(const struct run_dir *r)
+{
+    char path[CONFIG_TEXT + 64];
+    int found;
+
+    in_folder(path, sizeof path, r, "metrics.jsonl");
+    found = !access(path, F_OK);
+    for (size_t i = 0; i < sizeof weights / sizeof *weights; i++) {
+        in_folder(path, sizeof path, r, weights[i]);
+        found |= !access(path, F_OK);
+    }
+    return found;
+}
+
+/* Weights of the run before would pass for this one's, should it end before it writes its own. */
+static enum status remove_weights(const struct run_dir *r)
+{
+    char path[CONFIG_TEXT + 64];
+
+    for (size_t i = 0; i < sizeof weights / sizeof *weights; i++) {
+        in_folder(path, sizeof path, r, weights[i]);
+        TRY(weights_remove(path));
+    }
+    return ST_OK;
 }
 
 enum status run_dir_open(struct run_dir *r, const struct config *cfg)
@@ -63,14 +95,15 @@ enum status run_dir_open(struct run_dir *r, const struct config *cfg)
 
     r->metrics = NULL;
     run_dir_path(r->path, cfg);
-    in_folder(path, sizeof path, r, "metrics.jsonl");
-    if (!access(path, F_OK) && !cfg->run.overwrite)
+    if (holds_run(r) && !cfg->run.overwrite)
         return fail(ST_ECONFIG,
                     "%s already holds a run; choose another run.dir, or set run.overwrite=on to "
                     "replace it",
                     r->path);
     TRY(make_folders(r->path));
     TRY(write_config(r, cfg));
+    TRY(remove_weights(r));
+    in_folder(path, sizeof path, r, "metrics.jsonl");
     r->metrics = fopen(path, "w");
     if (!r->metrics)
         return fail(ST_EIO, "cannot write %s: %s", path, strerror(errno));
