@@ -31,16 +31,16 @@ enum { ROWS = sizeof rows / sizeof *rows };
 
 /* ---- writing ---- */
 
-/* The value of a key as JSON: a number or a truth value. */
-static void write_value(FILE *out, const char *json, const char *key, const struct config *cfg)
+/* The value of a key as JSON: a truth value, or a number (a real one shows that it is). */
+static void json_value(char out[CONFIG_VALUE], const char *key, const struct config *cfg)
 {
-    char text[CONFIG_VALUE];
+    const struct config_key *k = config_find(key);
 
-    config_value_write(text, sizeof text, config_find(key), cfg);
-    fprintf(out, "  \"%s\": %s,\n", json,
-            strcmp(text, "on") == 0    ? "true"
-            : strcmp(text, "off") == 0 ? "false"
-                                       : text);
+    config_value_write(out, CONFIG_VALUE, k, cfg);
+    if (k->type == CONFIG_IS_FLAG)
+        snprintf(out, CONFIG_VALUE, "%s", strcmp(out, "on") == 0 ? "true" : "false");
+    else if (k->type == CONFIG_IS_REAL && !strpbrk(out, ".e"))
+        strncat(out, ".0", CONFIG_VALUE - strlen(out) - 1);
 }
 
 /* What LLaMA has and this program does not vary. */
@@ -64,7 +64,7 @@ static void write_rope(FILE *out, const struct config *cfg)
 {
     char theta[CONFIG_VALUE];
 
-    config_value_write(theta, sizeof theta, config_find("model.rope_theta"), cfg);
+    json_value(theta, "model.rope_theta", cfg);
     fprintf(out,
             "  \"rope_theta\": %s,\n"
             "  \"rope_scaling\": null,\n"
@@ -82,6 +82,7 @@ enum status hf_config_write(const char *path, const struct config *cfg, enum dty
 {
     FILE *out = fopen(path, "w");
     int llama = is_llama(cfg);
+    char value[CONFIG_VALUE];
 
     if (!out)
         return fail(ST_EIO, "cannot write %s: %s", path, strerror(errno));
@@ -91,8 +92,10 @@ enum status hf_config_write(const char *path, const struct config *cfg, enum dty
         fprintf(out, "  \"layer\": \"%s\",\n  \"rank\": %" PRId64 ",\n  \"outer_silu\": %s,\n",
                 config_choice_name("model.layer", (int)cfg->model.layer), cfg->model.rank,
                 cfg->model.outer_silu == SILU_ON ? "true" : "false");
-    for (int i = 0; i < ROWS; i++)
-        write_value(out, rows[i].json, rows[i].key, cfg);
+    for (int i = 0; i < ROWS; i++) {
+        json_value(value, rows[i].key, cfg);
+        fprintf(out, "  \"%s\": %s,\n", rows[i].json, value);
+    }
     fprintf(out, "  \"head_dim\": %" PRId64 ",\n", cfg->model.width / cfg->model.heads);
     write_rope(out, cfg);
     write_constants(out, values);

@@ -9,6 +9,7 @@ const struct command *commands(void)
 {
     static const struct command table[] = {
         {"train", "trains a model as a configuration says", 1, command_train},
+        {"generate", "writes text with a trained model", 1, command_generate},
         {"bench", "times products, attention, blocks or whole steps", 1, command_bench},
         {"presets", "lists the named model sizes", 0, command_presets},
         {"config", "writes the reference of all configuration keys as Markdown", 0, command_config},

@@ -17,6 +17,7 @@ const struct command *commands(void);
 /* Each command; argv[0 .. argc) are the words after its name. job: NULL unless struct command says
  * so. Collective over the job where there is one. */
 enum status command_train(struct host *job, int argc, char **argv);
+enum status command_generate(struct host *job, int argc, char **argv);
 enum status command_bench(struct host *job, int argc, char **argv);
 enum status command_presets(struct host *job, int argc, char **argv);
 enum status command_config(struct host *job, int argc, char **argv);

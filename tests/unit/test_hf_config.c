@@ -142,6 +142,8 @@ START_TEST(test_round_trip)
         text = temp_folder_read(path, &n);
         ck_assert_int_eq(strstr(text, "\"LlamaForCausalLM\"") != NULL, i == 0);
         ck_assert_int_eq(strstr(text, "\"llama\"") != NULL, i == 0);
+        if (i == 1) /* a real number is written as one */
+            ck_assert_ptr_nonnull(strstr(text, "\"rope_theta\": 10000.0,"));
         free(text);
         found.model.rank++;
         ck_assert_int_eq(hf_config_same(&found, &cfg), ST_EFORMAT);
