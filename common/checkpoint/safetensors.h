@@ -1,9 +1,9 @@
 /* safetensors files: a strict reader and a writer that never leaves half a file behind.
  *
- * A file is a little-endian u64 N, N bytes of JSON, and the data. The JSON is one object: a tensor's
- * name gives {"dtype", "shape", "data_offsets": [begin, end)}, offsets counted from the first byte
- * of the data; "__metadata__" maps texts to texts. Tensors are row-major and cover the data exactly:
- * no gap, no overlap, nothing behind the last.
+ * A file is a little-endian u64 N, N bytes of JSON, and the data. The JSON is one object: the name
+ * of a tensor gives {"dtype", "shape", "data_offsets": [begin, end)}, offsets counted from the
+ * first byte of the data; "__metadata__" maps texts to texts. Tensors are row-major and cover the
+ * data exactly: no gap, no overlap, nothing behind the last.
  *
  * The reader trusts nothing: every number of the header is checked against the file before it is
  * used. It refuses what the format's text forbids or does not describe, also where other readers

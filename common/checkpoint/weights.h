@@ -1,10 +1,10 @@
 /* Weights of a model as a folder: config.json, model.safetensors, narrows.yaml.
  *
  * Tensors are whole, real rows only (no padding of the vocabulary), in Hugging Face's names and
- * order [out, in]; the factors of a low-rank projection are `.down.weight` (A) and `.up.weight` (B).
- * Values are stored in the wide type, F32 or F64, exactly. The file depends on the model alone, not
- * on the layout that wrote it: any layout loads it. narrows.yaml is the whole configuration, as
- * config_print writes it; common/cli reads it back.
+ * order [out, in]; the factors of a low-rank projection are `.down.weight` (A, [r, in]) and
+ * `.up.weight` (B, [out, r]). Values are stored in the wide type, F32 or F64, exactly. The file
+ * depends on the model alone, not on the layout that wrote it: any layout loads it. narrows.yaml is
+ * the whole configuration, as config_print writes it; common/cli reads it back.
  *
  * A folder of Hugging Face's (LLaMA; one file or several with model.safetensors.index.json; F64,
  * F32, F16 or BF16) loads as a full-rank model.
