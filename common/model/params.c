@@ -159,6 +159,7 @@ static void draw(const struct params *p, const struct param *row, uint64_t seed,
     int64_t rows, cols, row0, col0;
 
     param_shard(p, row, &rows, &cols, &row0, &col0);
+#pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < rows; i++) {
         uint64_t first = (uint64_t)((row0 + i) * row->cols + col0);
 

@@ -89,9 +89,16 @@ static enum status norm_input(struct tp_env *env, const struct proj *w, const st
     return op_rms_apply(env->dev, h, x, &w->gain, s, env->norm);
 }
 
-/* z = (sum over ranks of x A') scaled by 1/rms(s) when a statistic is given. x [M, in_l]. */
+/* What an in-projection adds to down(): the norm's statistic, and l of its local form. */
+struct down_norm {
+    struct tensor *s;
+    const struct tensor *l;
+};
+
+/* z = (sum over ranks of x A') scaled by 1/rms(s) when a statistic is given, and act = act(z).
+ * x [M, in_l]. */
 static enum status down(struct tp_env *env, const struct proj *w, const struct tensor *x,
-                        struct proj_acts *a, struct tensor *s, const struct tensor *l)
+                        struct proj_acts *a, struct tensor *act, struct down_norm norm)
 {
     size_t mark = arena_mark(env->scratch);
     struct tensor zsum[PROJ_MAX];
@@ -103,15 +110,34 @@ static enum status down(struct tp_env *env, const struct proj *w, const struct t
                              .a = *x,
                              .b = w->a[i],
                              .kind = GEMM_NT,
-                             .k_scale = l};
+                             .k_scale = norm.l};
     TRY(op_gemm(env->dev, g, w->n)); /* partial */
-    TRY(reduce_latents(env, zsum, w->n, s, forward_purpose(env, LEDGER_TP_FORWARD)));
+    TRY(reduce_latents(env, zsum, w->n, norm.s, forward_purpose(env, LEDGER_TP_FORWARD)));
     TRY(comm_wait(env->tp));
     for (int i = 0; i < (env->grouping ? 1 : w->n); i++) {
         struct tensor z = env->grouping ? a->z : member_cols(&a->z, i, w->n, 1);
+        struct tensor o = env->grouping ? *act : member_cols(act, i, w->n, 1);
 
-        TRY(op_latent_forward(env->dev, &z, NULL, &zsum[i], s, env->lat)); /* [M, n r] */
+        TRY(op_latent_forward(env->dev, &z, o.data == z.data ? NULL : &o, &zsum[i], norm.s,
+                              env->lat)); /* [M, n r] */
     }
+    arena_release(env->scratch, mark);
+    return ST_OK;
+}
+
+/* z and act(z) from the stream: norm, A, one message. */
+static enum status norm_down(struct tp_env *env, const struct proj *w, const struct tensor *x,
+                             struct proj_acts *a, struct tensor *act)
+{
+    size_t mark = arena_mark(env->scratch);
+    struct tensor h, l, *local = env->norm_form == NORM_FORM_LOCAL ? &l : NULL;
+    struct down_norm norm = {.s = env->norm_form == NORM_FORM_SYNC ? NULL : &a->s, .l = local};
+
+    TRY(scratch_tokens(env, &h, env->act, x->rows, x->cols, env->grains));
+    if (local)
+        TRY(scratch_tokens(env, local, env->dev->wide, x->rows, env->grains, 1));
+    TRY(norm_input(env, w, x, &h, &a->s, local));
+    TRY(down(env, w, &h, a, act, norm));
     arena_release(env->scratch, mark);
     return ST_OK;
 }
@@ -120,25 +146,29 @@ static enum status in_forward(struct tp_env *env, const struct proj *w, struct p
                               const struct proj_io *io)
 {
     size_t mark = arena_mark(env->scratch);
-    struct tensor h, l, *local = env->norm_form == NORM_FORM_LOCAL ? &l : NULL;
+    struct tensor act;
 
-    if (!a->z_known) { /* else: z was kept, so neither A nor the message is needed */
-        TRY(scratch_tokens(env, &h, env->act, io->x->rows, io->x->cols, env->grains));
-        if (local)
-            TRY(scratch_tokens(env, local, env->dev->wide, io->x->rows, env->grains, 1));
-        TRY(norm_input(env, w, io->x, &h, &a->s, local));
-        TRY(down(env, w, &h, a, env->norm_form == NORM_FORM_SYNC ? NULL : &a->s, local));
-    }
+    TRY(lowrank_act(env, &act, &a->z, a->z_known));
+    if (!a->z_known) /* else: z was kept, so neither A nor the message is needed */
+        TRY(norm_down(env, w, io->x, a, &act));
+    TRY(lowrank_up(env, w, &act, NULL, io->y)); /* y_i [M, out_l] */
     arena_release(env->scratch, mark);
-    return lowrank_up(env, w, &a->z, NULL, io->y); /* y_i [M, out_l] */
+    return ST_OK;
 }
 
 static enum status out_forward(struct tp_env *env, const struct proj *w, struct proj_acts *a,
                                const struct proj_io *io)
 {
+    size_t mark = arena_mark(env->scratch);
+    struct down_norm none = {0};
+    struct tensor act;
+
+    TRY(lowrank_act(env, &act, &a->z, a->z_known));
     if (!a->z_known)
-        TRY(down(env, w, io->x, a, NULL, NULL));
-    return lowrank_up(env, w, &a->z, io->resid, io->y); /* [M, d_l] */
+        TRY(down(env, w, io->x, a, &act, none));
+    TRY(lowrank_up(env, w, &act, io->resid, io->y)); /* [M, d_l] */
+    arena_release(env->scratch, mark);
+    return ST_OK;
 }
 
 /* u = gradient of the latents' sum, from dy; coef as op_latent_backward says (NULL without a
@@ -147,7 +177,7 @@ static enum status up_backward(struct tp_env *env, const struct proj *w, struct 
                                const struct proj_acts *a, const struct tensor *dy, struct tensor *u,
                                struct tensor *coef)
 {
-    struct tensor da[PROJ_MAX], act = a->z;
+    struct tensor da[PROJ_MAX], act;
     struct gemm g[PROJ_MAX] = {0};
 
     TRY(latent_buffers(env, da, w->n, u));
@@ -156,10 +186,7 @@ static enum status up_backward(struct tp_env *env, const struct proj *w, struct 
             .y = latent_member(env, da, i, w->n), .a = dy[i], .b = w->b[i], .kind = GEMM_NN};
     TRY(op_gemm(env->dev, g, w->n)); /* partial */
     TRY(reduce_latents(env, da, w->n, NULL, LEDGER_TP_BACKWARD));
-    if (env->lat.act != ACT_NONE) {
-        TRY(scratch_tokens(env, &act, env->act, u->rows, u->cols, 1));
-        TRY(op_latent_act(env->dev, &act, &a->z, env->lat)); /* cheaper to redo than to keep */
-    }
+    TRY(lowrank_act(env, &act, &a->z, 1)); /* cheaper to redo than to keep */
     for (int i = 0; i < w->n; i++) {
         struct tensor act_i = member_cols(&act, i, w->n, 1);
 

@@ -35,27 +35,28 @@ struct tensor member_cols(const struct tensor *t, int i, int n, int32_t grains)
     return tensor_cols(t, i * (t->cols / n), t->cols / n, grains);
 }
 
-enum status lowrank_up(struct tp_env *env, const struct proj *w, const struct tensor *z,
+enum status lowrank_act(struct tp_env *env, struct tensor *act, const struct tensor *z, int fill)
+{
+    *act = *z;
+    if (env->lat.act == ACT_NONE)
+        return ST_OK;
+    TRY(scratch_tokens(env, act, z->dtype, z->rows, z->cols, z->col_grains));
+    return fill ? op_latent_act(env->dev, act, z, env->lat) : ST_OK;
+}
+
+enum status lowrank_up(struct tp_env *env, const struct proj *w, const struct tensor *act,
                        const struct tensor *resid, struct tensor *y)
 {
-    size_t mark = arena_mark(env->scratch);
     struct gemm g[PROJ_MAX] = {0};
-    struct tensor act = *z;
-    int32_t grains = z->col_grains > 1 ? z->col_grains / w->n : 1; /* of a member, when r is cut */
+    int32_t grains = act->col_grains > 1 ? act->col_grains / w->n : 1; /* when r is cut */
 
-    if (env->lat.act != ACT_NONE) {
-        TRY(scratch_tokens(env, &act, z->dtype, z->rows, z->cols, z->col_grains));
-        TRY(op_latent_act(env->dev, &act, z, env->lat));
-    }
     for (int i = 0; i < w->n; i++)
         g[i] = (struct gemm){.y = y[i],
-                             .a = member_cols(&act, i, w->n, grains),
+                             .a = member_cols(act, i, w->n, grains),
                              .b = w->b[i],
                              .kind = GEMM_NT,
                              .c = resid};
-    TRY(op_gemm(env->dev, g, w->n));
-    arena_release(env->scratch, mark);
-    return ST_OK;
+    return op_gemm(env->dev, g, w->n);
 }
 
 enum status to_act(struct tp_env *env, struct tensor *t, const struct tensor *payload)

@@ -162,8 +162,12 @@ enum ledger_purpose forward_purpose(const struct tp_env *env, enum ledger_purpos
 enum status head_loss(struct tp_env *env, const struct ends *w, struct ends *dw,
                       const struct tensor *h, const struct head_io *io, struct tensor *dh);
 
-/* y_i = act(z_i) B_i' (+ resid), the up-projections of a low-rank group. z [M, n r]. */
-enum status lowrank_up(struct tp_env *env, const struct proj *w, const struct tensor *z,
+/* act(z): z itself without an activation, else a tensor from scratch, computed when `fill` is set
+ * (an op that makes z may fill it instead). z [M, n r]. */
+enum status lowrank_act(struct tp_env *env, struct tensor *act, const struct tensor *z, int fill);
+
+/* y_i = act_i B_i' (+ resid), the up-projections of a low-rank group. act [M, n r]. */
+enum status lowrank_up(struct tp_env *env, const struct proj *w, const struct tensor *act,
                        const struct tensor *resid, struct tensor *y);
 
 /* Columns of member i of n in a tensor of n equal slices; grains: those of one member. */

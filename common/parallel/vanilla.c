@@ -36,11 +36,12 @@ static enum status up_reduced(struct tp_env *env, const struct proj *w, const st
     enum ledger_purpose purpose = forward_purpose(env, LEDGER_TP_FORWARD);
     int grouped = env->vanilla_form == VANILLA_FORM_STRONG;
     size_t mark = arena_mark(env->scratch);
-    struct tensor sum[PROJ_MAX];
+    struct tensor sum[PROJ_MAX], act;
 
     for (int i = 0; i < w->n; i++)
         TRY(scratch_tokens(env, &sum[i], env->payload, io->y[i].rows, w->b[i].rows, 1));
-    TRY(lowrank_up(env, w, &a->z, NULL, sum)); /* partial */
+    TRY(lowrank_act(env, &act, &a->z, 1));
+    TRY(lowrank_up(env, w, &act, NULL, sum)); /* partial */
     for (int i = 0; i < (grouped ? 1 : w->n); i++)
         TRY(reduce_begin(env, &sum[i], grouped ? w->n : 1, purpose));
     TRY(comm_wait(env->tp));
@@ -60,11 +61,12 @@ static enum status up_scattered(struct tp_env *env, const struct proj *w, const 
 {
     size_t mark = arena_mark(env->scratch);
     int64_t m = io->y_all->rows, begin = 0;
-    struct tensor sum[PROJ_MAX], parts, mine;
+    struct tensor sum[PROJ_MAX], act, parts, mine;
 
     for (int i = 0; i < w->n; i++)
         TRY(scratch_tokens(env, &sum[i], env->payload, m, w->b[i].rows, 1));
-    TRY(lowrank_up(env, w, &a->z, NULL, sum)); /* partial */
+    TRY(lowrank_act(env, &act, &a->z, 1));
+    TRY(lowrank_up(env, w, &act, NULL, sum)); /* partial */
     TRY(scratch_tensor(env, &parts, env->payload, m * env->tp->size, io->y_all->cols));
     TRY(scratch_tokens(env, &mine, env->payload, m, io->y_all->cols, 1));
     for (int i = 0; i < w->n; begin += io->y[i].cols, i++) {
@@ -144,7 +146,7 @@ static enum status up_backward(struct tp_env *env, const struct proj *w, struct 
                                const struct proj_acts *a, const struct tensor *dy, struct tensor *u)
 {
     struct gemm g[PROJ_MAX] = {0};
-    struct tensor act = a->z;
+    struct tensor act;
 
     for (int i = 0; i < w->n; i++)
         g[i] = (struct gemm){
@@ -152,10 +154,7 @@ static enum status up_backward(struct tp_env *env, const struct proj *w, struct 
     for (int i = 0; i < w->n; i++)
         g[i].a.col_grains = 1; /* the sum runs over all outputs, which are whole here */
     TRY(op_gemm(env->dev, g, w->n));
-    if (env->lat.act != ACT_NONE) {
-        TRY(scratch_tokens(env, &act, env->act, u->rows, u->cols, u->col_grains));
-        TRY(op_latent_act(env->dev, &act, &a->z, env->lat));
-    }
+    TRY(lowrank_act(env, &act, &a->z, 1));
     for (int i = 0; i < w->n; i++) {
         struct tensor act_i = member_cols(&act, i, w->n, env->grains);
 
