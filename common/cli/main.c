@@ -56,6 +56,38 @@ static void report(enum status st)
         fputs(status_backtrace(), stderr);
 }
 
+enum { CALL = 256 }; /* bytes of what a rank was started for; longer ones are compared so far */
+
+/* out = "train --dry-run": the command and its options, without values, which the command checks. */
+static void describe_call(char out[CALL], int argc, char **argv)
+{
+    size_t n = (size_t)snprintf(out, CALL, "%s", argv[1]);
+
+    for (int i = 2; i < argc && strcmp(argv[i], "--") != 0 && n < CALL; i++)
+        if (argv[i][0] == '-')
+            n += (size_t)snprintf(out + n, CALL - n, " %.*s", (int)strcspn(argv[i], "="), argv[i]);
+}
+
+/* Ranks with different calls would wait for each other in different places. */
+static enum status same_call(struct host *job, int argc, char **argv)
+{
+    int n = host_size(job);
+    char mine[CALL] = "", *all = malloc((size_t)n * CALL);
+    enum status st = all ? ST_OK : fail(ST_ENOMEM, "no memory to compare %d ranks", n);
+
+    describe_call(mine, argc, argv);
+    if (st == ST_OK)
+        st = host_gather(job, all, mine, CALL);
+    for (int i = 0; st == ST_OK && i < n; i++)
+        if (strcmp(all + (size_t)i * CALL, all) != 0)
+            st = fail(ST_EUSAGE,
+                      "rank %d was started as narrows %s, rank 0 as narrows %s; start all ranks "
+                      "with the same command and options",
+                      i, all + (size_t)i * CALL, all);
+    free(all);
+    return host_agree(job, st);
+}
+
 /* Runs a command as a job: rank 0 speaks for all. */
 static enum status run_job(const struct command *c, int argc, char **argv)
 {
@@ -67,7 +99,9 @@ static enum status run_job(const struct command *c, int argc, char **argv)
         return st;
     }
     log_open(host_rank(job), host_rank(job) == 0, getenv("NARROWS_DEBUG") ? LOG_DEBUG : LOG_INFO);
-    st = c->run(job, argc - 2, argv + 2);
+    st = same_call(job, argc, argv);
+    if (st == ST_OK)
+        st = c->run(job, argc - 2, argv + 2);
     if (host_rank(job) == 0)
         report(st);
     host_end(job, st);

@@ -141,15 +141,15 @@ enum status command_train(struct host *job, int argc, char **argv)
     st = options_parse(&words, spec_of(&o, table, &spec), argc, argv);
     TRY(host_agree(job, st));
     if (words.help)
-        return host_rank(job) == 0 ? options_help(stdout, &spec) : ST_OK;
+        return host_agree(job, host_rank(job) == 0 ? options_help(stdout, &spec) : ST_OK);
     cfg = malloc(sizeof *cfg);
     if (!cfg)
         return fail(ST_ENOMEM, "no memory for a configuration");
     st = host_agree(job, read_config(cfg, &words));
     if (st == ST_OK && o.print_config)
-        st = print_config(job, cfg);
+        st = host_agree(job, print_config(job, cfg));
     else if (st == ST_OK && o.dry_run)
-        st = dry_run(job, cfg, o.ranks ? o.ranks : host_size(job));
+        st = host_agree(job, dry_run(job, cfg, o.ranks ? o.ranks : host_size(job)));
     else if (st == ST_OK)
         st = train(job, cfg);
     free(cfg);
