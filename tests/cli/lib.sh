@@ -65,12 +65,12 @@ not_ok() {
 }
 
 expect() {
-    what=$1
+    claim=$1
     shift
     if "$@" >/dev/null 2>&1; then
-        ok "$what"
+        ok "$claim"
     else
-        not_ok "$what" "$* did not succeed"
+        not_ok "$claim" "$* did not succeed"
     fi
 }
 
@@ -187,20 +187,20 @@ run_on() {
 }
 
 refused() {
-    what=$1 want=$2 patterns=$3
+    claim=$1 want=$2 patterns=$3
     shift 3
     run_on "$@"
-    check_refusal "$what" "$want" "$patterns"
+    check_refusal "$claim" "$want" "$patterns"
 }
 
 ends_well() {
-    what=$1
+    claim=$1
     shift
     run_on "$@"
     if [ "$status" = 0 ] && [ "$(messages)" -eq 0 ]; then
-        ok "$what"
+        ok "$claim"
     else
-        not_ok "$what" "status $status, $(messages) messages"
+        not_ok "$claim" "status $status, $(messages) messages"
     fi
 }
 
