@@ -294,6 +294,37 @@ START_TEST(test_request)
 }
 END_TEST
 
+static struct heard *ear;
+
+/* Called after each token: its text has come. */
+static int all_heard(void)
+{
+    ck_assert_int_eq(ear->n, ++asked);
+    return 0;
+}
+
+START_TEST(test_at_once)
+{
+    struct generate_result r;
+    struct generate_request q;
+    struct param *gain;
+
+    open_model(random_text);
+    ear = listen();
+    gain = params_find(&a.m.params, "model.norm.weight");
+    memset(gain->w.data, 0, (size_t)gain->cols * sizeof(float)); /* all logits equal: byte 0 */
+    q = ask(ear, 9);
+    q.sampler.temperature = 0;
+    q.stop = all_heard;
+    asked = 0;
+    OK(generate_text(&r, &a.m, &at, &bytes, &q));
+    ck_assert_int_eq(ear->n, 9);
+    ck_assert_mem_eq(ear->text, "\0\0\0\0\0\0\0\0", 9);
+    forget(ear);
+    close_model();
+}
+END_TEST
+
 /* A model of fewer ids than the tokenizer has cannot speak its language. */
 START_TEST(test_vocabulary)
 {
@@ -344,6 +375,7 @@ int main(void)
     tcase_add_test(c, test_characters);
     tcase_add_test(c, test_end);
     tcase_add_test(c, test_request);
+    tcase_add_test(c, test_at_once);
     tcase_add_test(c, test_vocabulary);
     tcase_add_test(c, test_memory);
     srunner_run_all(runner, CK_NORMAL);
