@@ -39,8 +39,9 @@ struct work {
 static struct work carve(real *p, const struct attention *at)
 {
     int64_t keys = at->pos0 + at->seq, block = ATTENTION_ROWS * at->head_dim;
-    struct work w = {.q = p};
+    struct work w;
 
+    w.q = p;
     w.o = w.q + block;
     w.k = w.o + block;
     w.v = w.k + keys * at->head_dim;

@@ -10,11 +10,12 @@ struct work {
     real *p, *dp;
 };
 
-static struct work carve(real *at, int64_t seq, int64_t dim)
+static struct work carve(real *p, int64_t seq, int64_t dim)
 {
     int64_t block = ATTENTION_ROWS * dim;
-    struct work w = {.q = at};
+    struct work w;
 
+    w.q = p;
     w.o = w.q + block;
     w.grad_o = w.o + block;
     w.dq = w.grad_o + block;

@@ -18,6 +18,7 @@ struct block {
     int64_t row, col, rows, cols;
 };
 
+/* a / b rounded up; both positive. */
 static inline int64_t blocks_ceil(int64_t a, int64_t b)
 {
     return (a + b - 1) / b;

@@ -1,8 +1,7 @@
 #include "ref/ref.h"
 
-#include "common/base/log.h"
-
 #include <cblas.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -56,51 +55,6 @@ enum status ref_host_alloc(void **p, size_t bytes, int threads)
     return ST_OK;
 }
 
-/* OpenBLAS falls back to a kernel of 2004 on processors that it does not know. */
-static void warn_slow_kernel(void)
-{
-#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
-    if (strcmp(openblas_get_corename(), "Prescott") == 0 && __builtin_cpu_supports("avx2"))
-        log_warn("this OpenBLAS does not know the processor and uses its slow Prescott kernel: "
-                 "set OPENBLAS_CORETYPE=%s in the environment",
-                 __builtin_cpu_supports("avx512f") ? "SkylakeX" : "Haswell");
-#endif
-}
-
-static enum status device_open_ref(struct device **dev, const struct device_options *opt)
-{
-    struct ref_device *d;
-
-    *dev = NULL;
-    if (opt->threads < 1)
-        return fail(ST_EDEVICE, "threads is %d, must be 1 or more", opt->threads);
-    d = calloc(1, sizeof *d);
-    if (!d)
-        return fail(ST_ENOMEM, "%zu bytes for a device asked for, none free", sizeof *d);
-    d->base.be = &ref_backend;
-    d->base.threads = opt->threads;
-    d->base.wide = REAL_DTYPE;
-#ifndef _OPENMP
-    d->base.threads = 1;
-#endif
-    /* Each call of OpenBLAS runs on the thread that makes it; ours go side by side. */
-    openblas_set_num_threads(1);
-    warn_slow_kernel();
-    *dev = &d->base;
-    return ST_OK;
-}
-
-static void device_close_ref(struct device *dev)
-{
-    struct ref_device *d = (struct ref_device *)dev;
-
-    if (!d)
-        return;
-    free(d->shared);
-    free(d->thread);
-    free(d);
-}
-
 /* A buffer that is too small is replaced; old contents are not needed. */
 static enum status grow(struct ref_device *d, char **buffer, size_t *size, size_t need,
                         size_t count)
@@ -143,6 +97,45 @@ void *ref_thread(struct device *dev)
     number = (size_t)omp_get_thread_num();
 #endif
     return d->thread + number * d->thread_size;
+}
+
+static void device_close_ref(struct device *dev)
+{
+    struct ref_device *d = (struct ref_device *)dev;
+
+    if (!d)
+        return;
+    free(d->shared);
+    free(d->thread);
+    free(d);
+}
+
+static enum status device_open_ref(struct device **dev, const struct device_options *opt)
+{
+    struct ref_device *d;
+    enum status st;
+
+    *dev = NULL;
+    if (opt->threads < 1)
+        return fail(ST_EDEVICE, "threads is %d, must be 1 or more", opt->threads);
+    d = calloc(1, sizeof *d);
+    if (!d)
+        return fail(ST_ENOMEM, "%zu bytes for a device asked for, none free", sizeof *d);
+    d->base.be = &ref_backend;
+    d->base.threads = opt->threads;
+    d->base.wide = REAL_DTYPE;
+#ifndef _OPENMP
+    d->base.threads = 1;
+#endif
+    /* Each call of OpenBLAS runs on the thread that makes it; ours go side by side. */
+    openblas_set_num_threads(1);
+    st = ref_scratch(&d->base, page, page);
+    if (st != ST_OK) {
+        device_close_ref(&d->base);
+        return st;
+    }
+    *dev = &d->base;
+    return ST_OK;
 }
 
 static enum status device_alloc_ref(struct device *dev, void **p, size_t bytes)

@@ -36,7 +36,7 @@ enum status ref_embed_forward(struct device *dev, struct tensor *y, const struct
     return ST_OK;
 }
 
-/* The tokens of a node by row of dw: those of row v are order[start[v] .. start[v + 1]), ascending. */
+/* The tokens of a node by row of dw: row v has order[start[v] .. start[v + 1]), ascending. */
 struct index {
     int64_t *start;
     int32_t *order;

@@ -110,26 +110,23 @@ static void sum_grains(const struct job *j, const struct block *r, int32_t lo, i
                   ((const real *)scale->data)[(r->row + i) * scale->stride + lo], r->cols);
 }
 
-/* Row i of y's block = left + right (NULL: none) + c + y; row is a buffer. */
-static void finish_row(const struct job *j, const struct block *r, int64_t i, const real *left,
-                       const real *right, real *row)
+/* Row i of y's block = sum (+ that of the other half of the tree, a block further) + c + y. sum
+ * changes; row is a buffer. */
+static void finish_row(const struct job *j, const struct block *r, int64_t i, real *sum, real *row)
 {
     struct tensor y = tensor_cols(&j->g->y, r->col, r->cols, 1);
-    real *sum = row, *spare = row + r->cols;
 
-    if (right)
-        row_add(sum, left, right, r->cols);
-    else
-        memcpy(sum, left, (size_t)r->cols * sizeof(real));
+    if (j->grains > 1)
+        row_add(sum, sum, sum + r->rows * r->cols, r->cols);
     if (j->g->c) {
         struct tensor c = tensor_cols(j->g->c, r->col, r->cols, 1);
 
-        row_add(sum, sum, row_in(&c, i, spare), r->cols);
+        row_add(sum, sum, row_in(&c, i, row), r->cols);
     }
     if (j->g->accumulate)
-        row_add(sum, sum, row_in(&y, i, spare), r->cols);
+        row_add(sum, sum, row_in(&y, i, row), r->cols);
     if (y.dtype == REAL_DTYPE)
-        memcpy(row_out(&y, i, NULL), sum, (size_t)r->cols * sizeof(real));
+        memcpy(tensor_row(&y, i), sum, (size_t)r->cols * sizeof(real));
     else
         row_put(&y, i, sum);
 }
@@ -137,15 +134,13 @@ static void finish_row(const struct job *j, const struct block *r, int64_t i, co
 /* The last addition of the tree is done on the way into y. */
 static void run_tree(const struct job *j, const struct block *r, real *row, real *buf)
 {
-    int32_t mid = j->grains / 2;
-    int64_t size = r->rows * r->cols;
-    real *right = j->grains > 1 ? buf + size : NULL;
+    int32_t mid = j->grains > 1 ? j->grains / 2 : 1;
 
-    sum_grains(j, r, 0, right ? mid : 1, buf);
-    if (right)
-        sum_grains(j, r, mid, j->grains, right);
+    sum_grains(j, r, 0, mid, buf);
+    if (j->grains > 1)
+        sum_grains(j, r, mid, j->grains, buf + r->rows * r->cols);
     for (int64_t i = 0; i < r->rows; i++)
-        finish_row(j, r, r->row + i, buf + i * r->cols, right ? right + i * r->cols : NULL, row);
+        finish_row(j, r, r->row + i, buf + i * r->cols, row);
 }
 
 static size_t scratch_of_thread(const struct job *j)
@@ -154,7 +149,7 @@ static size_t scratch_of_thread(const struct job *j)
 
     for (int32_t g = j->grains; g > 1; g = (g + 1) / 2)
         levels++;
-    return (size_t)(2 * j->tasks.block_cols + (j->direct ? 0 : levels * block)) * sizeof(real);
+    return (size_t)(j->tasks.block_cols + (j->direct ? 0 : levels * block)) * sizeof(real);
 }
 
 static void run_task(struct device *dev, const struct job *jobs, int64_t task)
@@ -168,7 +163,7 @@ static void run_task(struct device *dev, const struct job *jobs, int64_t task)
     if (jobs->direct)
         run_direct(jobs, &r, row);
     else
-        run_tree(jobs, &r, row, row + 2 * jobs->tasks.block_cols);
+        run_tree(jobs, &r, row, row + jobs->tasks.block_cols);
 }
 
 static size_t operands_size(const struct gemm *g)

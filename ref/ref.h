@@ -42,8 +42,9 @@ size_t ref_operand_size(const struct tensor *t);
 /* t as reals. A bf16 tensor is converted into *at, which moves on by ref_operand_size(t). */
 struct ref_operand ref_operand(struct device *dev, const struct tensor *t, char **at);
 
-/* dst[width] of a gradient row joins `sum` as node says: the waiting slots are added, the result is
- * stored in the node's slot. dst is the row in slot 0, plane the bytes between slots. sum changes. */
+/* sum[width], a row of a node's gradient, joins as the node says: the waiting slots are added, the
+ * result is stored in the node's slot. dst: the row in slot 0; plane: bytes between slots. Spoils
+ * sum. */
 void ref_join(real *dst, real *sum, int64_t width, const struct sample_node *node, int64_t plane);
 
 /* p[lo][width] = sum of the planes p[lo .. hi) by the tree of sample_plan.h, in place; planes are

@@ -204,12 +204,12 @@ static void backward_row(const struct rms_grad *g, const struct given *from, con
 
     if (dx == b->dx)
         (void)row_in(&g->dx, i, dx);
-    if (from->coef) {
-        ab[0] = *value(from->coef, i, 0);
-        ab[1] = *value(from->coef, i, 1);
-    } else {
+    if (from->s) {
         coefficients(ab, row_gain_dot(b->part, t, b->gain, x, &g->x), *value(from->s, i, 0),
                      from->norm);
+    } else {
+        ab[0] = *value(from->coef, i, 0);
+        ab[1] = *value(from->coef, i, 1);
     }
     row_rms_gain(dgain, t, x, ab[0], g->x.cols);
     row_rms_backward(dx, t, b->gain, x, ab, g->x.cols);

@@ -14,6 +14,7 @@
 #include "ref/real.h"
 
 #ifdef REF_F64
+/* 2^n for an n that is a normal exponent, or wraps around from below 0. */
 static inline double vmath_pow2(uint64_t n)
 {
     uint64_t u = (n + 1023) << 52;
@@ -23,6 +24,7 @@ static inline double vmath_pow2(uint64_t n)
     return p;
 }
 
+/* e^x as said above. */
 static inline double vmath_exp(double x)
 {
     double magic = 0x1.8p52, t, n, r, p;
@@ -52,6 +54,7 @@ static inline double vmath_exp(double x)
     return p * vmath_pow2(half) * vmath_pow2(k - half);
 }
 #else
+/* 2^n for an n that is a normal exponent, or wraps around from below 0. */
 static inline float vmath_pow2(uint32_t n)
 {
     uint32_t u = (n + 127) << 23;
@@ -61,6 +64,7 @@ static inline float vmath_pow2(uint32_t n)
     return p;
 }
 
+/* e^x as said above. */
 static inline float vmath_exp(float x)
 {
     float magic = 0x1.8p23f, t, n, r, p;

@@ -83,7 +83,7 @@ static void run_task(struct device *dev, const struct job *jobs, int64_t task)
         task -= jobs++->tasks.count;
     r = blocks_at(&jobs->tasks, task);
     if (!jobs->plan->exact) {
-        leaf(jobs, &r, 0, jobs->plan->node[0].merges > 0,
+        leaf(jobs, &r, 0, jobs->plan->node[0].merges > 0 ? 1 : 0,
              (real *)jobs->dw.data + r.row * jobs->dw.stride + r.col, jobs->dw.stride);
         return;
     }

@@ -58,7 +58,7 @@ int ref_case_same(const struct tensor *a, const struct tensor *b);
 /* Number of spare elements between rows of t that are no longer poison. */
 int64_t ref_case_spilt(const struct tensor *t);
 
-/* A plan for one micro-batch that is the whole batch of n samples; slots are `plane` bytes apart. */
+/* A plan for one micro-batch that is the whole batch of n samples; plane: bytes between slots. */
 struct sample_plan ref_case_plan(int64_t n, int64_t plane);
 
 /* The loss of which `grad` should be the gradient. */
