@@ -24,6 +24,27 @@ static enum status group_new(struct host **h, struct host_job *job, int size)
     return ST_OK;
 }
 
+void host_free(struct host *sub)
+{
+    if (!sub)
+        return;
+    host_set_free(&sub->set);
+    free(sub->scratch);
+    free(sub->peer);
+    free(sub);
+}
+
+static void job_free(struct host_job *job)
+{
+    for (int i = 0; i < job->kept_n; i++)
+        free(job->kept[i]);
+    free(job->kept);
+    host_set_free(&job->agree);
+    free(job->word);
+    free(job->text);
+    free(job);
+}
+
 /* All MPI calls of the set-up, which may block: every process is there, or mpirun ends the job. */
 static int set_up_mpi(struct host_job *job, int *argc, char ***argv, int *level)
 {
@@ -47,6 +68,12 @@ static int set_up_mpi(struct host_job *job, int *argc, char ***argv, int *level)
     MPI_Comm_rank(node, &job->local_rank);
     MPI_Comm_size(node, &job->local_size);
     MPI_Comm_free(&node);
+    return MPI_SUCCESS;
+}
+
+/* Posts the receive that hears of a failure anywhere. */
+static int watch_flag(struct host_job *job)
+{
     return MPI_Irecv(&job->flag_in, sizeof job->flag_in, MPI_BYTE, MPI_ANY_SOURCE, HOST_TAG_FLAG,
                      job->flag_comm, &job->flag_request);
 }
@@ -64,45 +91,38 @@ static enum status job_start(struct host_job *job, int *argc, char ***argv)
     job->text = malloc(HOST_TEXT);
     if (!job->word || !job->text)
         return fail(ST_ENOMEM, "no host memory for the control data of %d ranks", job->size);
-    TRY(host_set_reserve(&job->agree, 2 * job->size));
     job->next_tag = HOST_TAG_FIRST;
     job->round = 1;
-    return ST_OK;
+    return host_set_reserve(&job->agree, 2 * job->size);
 }
 
-enum status host_start(struct host **h, int *argc, char ***argv)
+static enum status start_all(struct host **h, struct host_job *shared, int *argc, char ***argv)
 {
-    struct host_job *job = calloc(1, sizeof *job);
-
-    if (!job)
-        return fail(ST_ENOMEM, "no host memory for the control data");
-    TRY(job_start(job, argc, argv));
-    TRY(group_new(h, job, job->size));
-    (*h)->rank = job->rank;
-    (*h)->tag = job->next_tag++;
-    for (int r = 0; r < job->size; r++)
+    TRY(job_start(shared, argc, argv));
+    TRY(group_new(h, shared, shared->size));
+    (*h)->rank = shared->rank;
+    (*h)->tag = shared->next_tag++;
+    for (int r = 0; r < shared->size; r++)
         (*h)->peer[r] = r;
+    if (watch_flag(shared) != MPI_SUCCESS)
+        return fail(ST_ECOMM, "MPI does not receive; try `mpirun -n 1 true`");
     return ST_OK;
 }
 
-void host_free(struct host *sub)
+enum status host_start(struct host **job, int *argc, char ***argv)
 {
-    if (!sub)
-        return;
-    host_set_free(&sub->set);
-    free(sub->scratch);
-    free(sub->peer);
-    free(sub);
-}
+    struct host_job *shared = calloc(1, sizeof *shared);
+    enum status st;
 
-static void job_free(struct host_job *job)
-{
-    for (int i = 0; i < job->kept_n; i++)
-        free(job->kept[i]);
-    free(job->kept);
-    free(job->word);
-    free(job->text);
-    free(job);
+    *job = NULL;
+    if (!shared)
+        return fail(ST_ENOMEM, "no host memory for the control data");
+    st = start_all(job, shared, argc, argv);
+    if (st != ST_OK) {
+        host_free(*job);
+        job_free(shared);
+    }
+    return st;
 }
 
 /* Nonzero when all ranks came to the end. A rank that ends well waits for the others as long as
@@ -121,13 +141,13 @@ static int all_ended(struct host_job *job, enum status st)
     return met == ST_OK && host_set_wait(&job->agree, job, 0, limit) == ST_OK;
 }
 
-void host_end(struct host *h, enum status st)
+void host_end(struct host *job, enum status st)
 {
-    struct host_job *job = h->job;
+    struct host_job *shared = job->job;
 
-    if (job->broken || !all_ended(job, st)) {
+    if (shared->broken || !all_ended(shared, st)) {
         /* Whoever aborts first ends all: the rank that has the message gets time to print it. */
-        if (job->broken && !job->speaks)
+        if (shared->broken && !shared->speaks)
             nanosleep(&(struct timespec){.tv_sec = 2}, NULL);
         /* The one MPI_Abort outside cli/main.c: MPI_Finalize waits for ranks that are gone, and
          * leaving without it makes mpirun report its own error in place of our exit status. */
@@ -136,14 +156,14 @@ void host_end(struct host *h, enum status st)
         /* Under mpirun --enable-recovery it may return. */
         _Exit(status_exit_code(st == ST_OK ? ST_ECOMM : st));
     }
-    MPI_Cancel(&job->flag_request);
-    MPI_Request_free(&job->flag_request);
-    host_set_free(&job->agree);
-    host_free(h);
-    MPI_Comm_free(&job->comm);
-    MPI_Comm_free(&job->flag_comm);
+    MPI_Cancel(&shared->flag_request);
+    MPI_Request_free(&shared->flag_request);
+    host_set_free(&shared->agree);
+    host_free(job);
+    MPI_Comm_free(&shared->comm);
+    MPI_Comm_free(&shared->flag_comm);
     MPI_Finalize();
-    job_free(job);
+    job_free(shared);
 }
 
 int host_rank(const struct host *h)
@@ -283,8 +303,8 @@ int host_job_raised(struct host_job *job)
             job->raised_in = job->flag_in.round;
             job->raised_by = job->flag_in;
         }
-        MPI_Irecv(&job->flag_in, sizeof job->flag_in, MPI_BYTE, MPI_ANY_SOURCE, HOST_TAG_FLAG,
-                  job->flag_comm, &job->flag_request);
+        if (watch_flag(job) != MPI_SUCCESS)
+            return 0; /* heard of in host_agree at the latest */
     }
     return 1;
 }

@@ -31,6 +31,7 @@ enum status host_start(struct host **job, int *argc, char ***argv);
  * job instead and does not return: the program's exit status is then that of st. */
 void host_end(struct host *job, enum status st);
 
+/* This rank within h, and the number of ranks in h. Local. */
 int host_rank(const struct host *h);
 int host_size(const struct host *h);
 
@@ -59,13 +60,17 @@ int host_raised(struct host *h);
  *     struct host_poll poll = host_poll_start();
  *     while (!ready())
  *         TRY(host_poll(&poll, h, "all-reduce"));
- * Each call yields the processor (a short spin first). Errors: ST_EPEER when a rank raised,
- * ST_ECOMM at the deadline; what names the thing waited for. */
+ */
 struct host_poll {
     double start; /* seconds; set at the first call that reads the clock */
     long turns;
 };
+
+/* A wait that begins now. Local. */
 struct host_poll host_poll_start(void);
+
+/* One turn of the wait: yields the processor (after a short spin) and returns ST_OK to go on.
+ * Errors: ST_EPEER when a rank raised, ST_ECOMM at the deadline; what names the thing waited for. */
 enum status host_poll(struct host_poll *p, struct host *h, const char *what);
 
 /* All ranks return the same status: that of the lowest rank whose st is neither ST_OK nor

@@ -159,18 +159,18 @@ static enum status settle(struct host *h, enum status own)
     return st;
 }
 
-enum status host_agree(struct host *h, enum status st)
+enum status host_agree(struct host *job, enum status st)
 {
-    struct host_job *job = h->job;
+    struct host_job *shared = job->job;
     enum status met;
 
-    FAIL_IF(h->size != job->size, ST_EINTERNAL);
-    if (job->broken)
-        return host_usable(h);
+    FAIL_IF(job->size != shared->size, ST_EINTERNAL);
+    if (shared->broken)
+        return host_usable(job);
     if (st != ST_OK)
-        host_raise(h, st);
-    met = exchange(job, st);
+        host_raise(job, st);
+    met = exchange(shared, st);
     if (met != ST_OK)
-        return not_all(job, met, st);
-    return settle(h, st);
+        return not_all(shared, met, st);
+    return settle(job, st);
 }

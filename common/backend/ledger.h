@@ -3,8 +3,9 @@
  * elements: of the whole tensor that a collective works on (all-reduce: its count; all-gather and
  * reduce-scatter: the count of the full side), which is what the closed formulas of docs/math.md
  * count. wire bytes: what one rank sends in a ring, 2 (p-1)/p of the bytes for an all-reduce,
- * (p-1)/p for an all-gather, reduce-scatter or broadcast, all of them for a send, none for
- * a receive, which is timed but not counted. Groups of one rank send nothing and are not counted. One grouped launch of several tensors is one call.
+ * (p-1)/p for an all-gather, reduce-scatter or broadcast, all of them for a send, none for a
+ * receive, which is timed but not counted. Groups of one rank send nothing and are not counted.
+ * One grouped launch of several tensors is one call.
  */
 #ifndef COMMON_BACKEND_LEDGER_H
 #define COMMON_BACKEND_LEDGER_H

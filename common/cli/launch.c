@@ -129,11 +129,13 @@ static enum status choose_program(struct command_line *line, const struct launch
 static int threads_of(const struct launch *job, int cores)
 {
     const char *set = getenv("OMP_NUM_THREADS");
-    int share = cores / job->ranks > 0 ? cores / job->ranks : 1;
+    long threads = set ? strtol(set, NULL, 10) : 0;
 
     if (job->threads > 0)
         return job->threads;
-    return set && atoi(set) > 0 ? atoi(set) : share;
+    if (threads > 0 && threads <= 4096)
+        return (int)threads;
+    return cores / job->ranks > 0 ? cores / job->ranks : 1;
 }
 
 static enum status place(struct command_line *line, const struct launch *job)
@@ -212,13 +214,13 @@ static enum status run_job(struct launch_result *result, const struct launch *jo
 {
     struct command_line line = {.n = 0};
     enum status st;
-    int n = 0;
+    size_t n = 0;
 
     while (argv[n])
         n++;
-    line.argv = calloc((size_t)(n + FIXED_ARGUMENTS), sizeof *line.argv);
+    line.argv = calloc(n + FIXED_ARGUMENTS, sizeof *line.argv);
     if (!line.argv)
-        return fail(ST_ENOMEM, "no host memory for %d arguments", n);
+        return fail(ST_ENOMEM, "no host memory for %zu arguments", n);
     st = compose(&line, job, argv);
     set_defaults();
     if (st == ST_OK)
