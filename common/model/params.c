@@ -112,7 +112,7 @@ enum status params_carve_grads(struct params *p, struct arena *grads, int slots)
         fill_views(row->twice ? first : row->use_g, &row->g);
     }
     p->flat = arena_mark(grads) - begin;
-    for (int i = 0; i < p->n; i++) { /* behind the others: these do not travel between replicas */
+    for (int i = 0; i < p->n; i++) { /* behind the others: they need not always travel */
         struct param *row = &p->item[i];
 
         if (!row->twice)

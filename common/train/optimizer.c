@@ -64,7 +64,9 @@ enum status optimizer_open(struct optimizer *o, struct model *m, struct arena *s
         return fail(ST_ENOMEM, "no memory for the optimiser's tables of %zu entries", most);
     list_pieces(o);
     list_items(o);
-    o->flat = tensor_view(p->item[0].g.data, p->wide, 1, (int64_t)(p->flat / dtype_size(p->wide)));
+    o->exact = m->cfg->parallel.layout_exact;
+    o->flat = tensor_view(p->item[0].g.data, p->wide, 1,
+                          (int64_t)((o->exact ? p->plane : p->flat) / dtype_size(p->wide)));
     TRY(take(state, &o->table, (int64_t)o->cut * m->tp_size + o->whole));
     TRY(take(state, &o->mine, o->cut));
     return take(state, &o->norm_scale, 2);
@@ -88,12 +90,16 @@ enum status optimizer_join_tied(struct optimizer *o, struct device *dev)
     return ST_OK;
 }
 
-enum status optimizer_reduce(struct optimizer *o, struct comm *dp)
+/* Exact: one replica joins two sums over all samples, so that several must sum both first. */
+enum status optimizer_reduce(struct optimizer *o, struct device *dev, struct comm *dp)
 {
-    if (dp->size == 1)
-        return ST_OK;
-    ledger_for(dp->ledger, LEDGER_DP);
-    return comm_all_reduce(dp, &o->flat, 1);
+    if (!o->exact)
+        TRY(optimizer_join_tied(o, dev));
+    if (dp->size > 1) {
+        ledger_for(dp->ledger, LEDGER_DP);
+        TRY(comm_all_reduce(dp, &o->flat, 1));
+    }
+    return o->exact ? optimizer_join_tied(o, dev) : ST_OK;
 }
 
 enum status optimizer_norm(struct optimizer *o, struct device *dev, struct comm *tp, double limit)

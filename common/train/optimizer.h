@@ -17,7 +17,8 @@ struct optimizer {
     struct tensor table;      /* [p * cut + whole, 1] f64                                      */
     struct tensor mine;       /* [cut, 1] f64: this rank's                                     */
     struct tensor norm_scale; /* [2, 1] f64: norm, factor of clipping                          */
-    struct tensor flat;       /* slot 0 of all gradients as one row                            */
+    struct tensor flat;       /* slot 0 of all gradients that travel, as one row               */
+    int exact;                /* layout_exact: both gradients of a tied matrix travel          */
 };
 
 /* Lists pieces and items; parameters and gradients must have been carved. Takes its small tables
@@ -25,11 +26,14 @@ struct optimizer {
 enum status optimizer_open(struct optimizer *o, struct model *m, struct arena *state);
 void optimizer_close(struct optimizer *o);
 
-/* Joins the two gradients of a tied matrix. Call once, after the last micro-batch. */
+/* Joins the two gradients of a tied matrix. Call once, after the last micro-batch;
+ * optimizer_reduce does it. */
 enum status optimizer_join_tied(struct optimizer *o, struct device *dev);
 
-/* Sums slot 0 of the gradients over the replicas: one all-reduce of all of them. Collective. */
-enum status optimizer_reduce(struct optimizer *o, struct comm *dp);
+/* Sums slot 0 of the gradients over the replicas: one all-reduce of all of them; joins those of a
+ * tied matrix. With layout_exact both of them travel, so that every layout adds in one order.
+ * Collective. */
+enum status optimizer_reduce(struct optimizer *o, struct device *dev, struct comm *dp);
 
 /* norm_scale from the gradients. limit 0: no clipping. Collective over tp. */
 enum status optimizer_norm(struct optimizer *o, struct device *dev, struct comm *tp, double limit);

@@ -223,8 +223,7 @@ static enum status run(struct step *s, const struct instruction *in, double scal
         s->plan.plane = (int64_t)s->model.params.plane;
         return stage_backward(&s->stage, &mb, &s->plan);
     case INSTR_REDUCE:
-        TRY(optimizer_join_tied(&s->optimizer, s->at.dev));
-        return optimizer_reduce(&s->optimizer, s->at.dp);
+        return optimizer_reduce(&s->optimizer, s->at.dev, s->at.dp);
     case INSTR_UPDATE:
         return update(s, t, lr);
     case INSTR_END:
