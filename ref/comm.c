@@ -152,7 +152,7 @@ static enum status begin(struct ref_comm *c, struct ref_comm_item **out, enum re
 static enum status all_reduce_begin(struct comm *base, struct tensor *t, int n)
 {
     struct ref_comm *c = mine(base);
-    struct ref_comm_item *it, sizes = {.n = n};
+    struct ref_comm_item *it = NULL, sizes = {.n = n};
 
     if (c->base.size == 1)
         return ST_OK;
@@ -169,7 +169,7 @@ static enum status begin_across(struct comm *base, enum ref_comm_kind kind, stru
                                 const struct tensor *in)
 {
     struct ref_comm *c = mine(base);
-    struct ref_comm_item *it;
+    struct ref_comm_item *it = NULL;
 
     if (c->base.size == 1) {
         memmove(out->data, in->data, ref_comm_bytes(in));
@@ -194,7 +194,7 @@ static enum status reduce_scatter_begin(struct comm *c, struct tensor *out, cons
 static enum status broadcast_begin(struct comm *base, struct tensor *t, int root)
 {
     struct ref_comm *c = mine(base);
-    struct ref_comm_item *it;
+    struct ref_comm_item *it = NULL;
 
     if (c->base.size == 1)
         return ST_OK;
@@ -217,7 +217,7 @@ static enum status post_pair(struct ref_comm *c, const struct ref_comm_item *it)
 static enum status begin_pair(struct ref_comm *c, enum ref_comm_kind kind, const struct tensor *t,
                               int peer)
 {
-    struct ref_comm_item *it;
+    struct ref_comm_item *it = NULL;
 
     TRY(begin(c, &it, kind, t, 1, ref_comm_bytes(t)));
     it->peer = peer;
