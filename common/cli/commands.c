@@ -11,6 +11,8 @@ const struct command *commands(void)
         {"train", "trains a model as a configuration says", 1, command_train},
         {"generate", "writes text with a trained model", 1, command_generate},
         {"bench", "times products, attention, blocks or whole steps", 1, command_bench},
+        {"validate", "compares with formulas, stored values, other layouts", 0, command_validate},
+        {"validate-job", "one job of validate, started by it", 1, command_validate_job},
         {"presets", "lists the named model sizes", 0, command_presets},
         {"config", "writes the reference of all configuration keys as Markdown", 0, command_config},
         {NULL, NULL, 0, NULL},

@@ -19,6 +19,8 @@ const struct command *commands(void);
 enum status command_train(struct host *job, int argc, char **argv);
 enum status command_generate(struct host *job, int argc, char **argv);
 enum status command_bench(struct host *job, int argc, char **argv);
+enum status command_validate(struct host *job, int argc, char **argv);
+enum status command_validate_job(struct host *job, int argc, char **argv);
 enum status command_presets(struct host *job, int argc, char **argv);
 enum status command_config(struct host *job, int argc, char **argv);
 

@@ -1,0 +1,161 @@
+#include "common/cli/blas_kernel.h"
+#include "common/cli/commands.h"
+#include "common/cli/launch.h"
+#include "common/cli/options.h"
+#include "validation/cases.h"
+#include "validation/check.h"
+#include "validation/job.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { OUTPUT_MOST = 1 << 20, JOB_SECONDS = 600 };
+
+struct validate_options {
+    bool quick, bounds;
+    const char *only, *data, *backend;
+    int64_t steps, ranks;
+};
+
+static enum status run_job(char **output, int *failed, int ranks, const char *const *argv)
+{
+    const struct launch job = {.ranks = ranks, .threads = 1, .timeout = JOB_SECONDS};
+    struct launch_result result;
+
+    *output = NULL;
+    TRY(launch_run(&result, &job, (char *const *)argv, output, OUTPUT_MOST));
+    if (result.interrupted)
+        return fail(ST_ESTOP, "stopped on request");
+    *failed = result.exit_code != 0;
+    return ST_OK;
+}
+
+/* In this process alone, as a job of one rank. */
+static enum status gradients(const struct check_options *o, struct report *r)
+{
+    char word[] = "narrows", *args[] = {word, NULL}, **argv = args;
+    struct host *job;
+    int argc = 1;
+    enum status st;
+
+    TRY(host_start(&job, &argc, &argv));
+    st = check_gradients(o, r, job);
+    host_end(job, st);
+    return st;
+}
+
+static enum status run_subject(const char *subject, const struct check_options *o, struct report *r)
+{
+    if (!strcmp(subject, "layouts"))
+        return check_layouts(o, r);
+    if (!strcmp(subject, "gradients"))
+        return gradients(o, r);
+    if (!strcmp(subject, "strategies"))
+        return check_strategies(o, r);
+    if (!strcmp(subject, "ledger"))
+        return check_ledger(o, r);
+    return check_ops(o, r);
+}
+
+static int known(const char *subject)
+{
+    static const char *const all[] = {"layouts", "gradients", "strategies", "ledger", "ops"};
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (!strcmp(subject, all[i]))
+            return 1;
+    return 0;
+}
+
+static enum status check(const char *subject, const struct check_options *o)
+{
+    struct report r;
+
+    if (!known(subject))
+        return fail(ST_EUSAGE,
+                    "validate knows layouts, gradients, strategies, ledger and ops, not "
+                    "'%s'",
+                    subject);
+    report_open(&r, stdout, subject, o->backend, o->kernel);
+    TRY(run_subject(subject, o, &r));
+    return report_close(&r);
+}
+
+static const struct options_spec *spec_of(struct validate_options *v, struct option table[8],
+                                          struct options_spec *spec)
+{
+    const struct option options[] = {
+        {"--quick", 0, NULL, OPTION_SWITCH, &v->quick, 0, 0, "a part of it, in a minute or so"},
+        {"--only", 0, "TEXT", OPTION_TEXT, &v->only, 0, 0, "rows whose name holds TEXT"},
+        {"--data", 0, "DIR", OPTION_TEXT, &v->data, 0, 0,
+         "folder of stored values (validation/data)"},
+        {"--steps", 0, "N", OPTION_INT, &v->steps, 1, 100000,
+         "layouts: steps of a run (20, quick 5)"},
+        {"--ranks", 0, "N", OPTION_INT, &v->ranks, 1, 64, "layouts: most ranks of a run (8)"},
+        {"--backend", 0, "NAME", OPTION_TEXT, &v->backend, 0, 0, "ops: ref or gpu (ref)"},
+        {"--bounds", 0, NULL, OPTION_SWITCH, &v->bounds, 0, 0, "print the table of bounds, stop"},
+        {0}};
+
+    for (int i = 0; i < 8; i++)
+        table[i] = options[i];
+    *spec = (struct options_spec){
+        "validate",
+        "compares: layouts (same bits), gradients (differences, stored values), strategies (same "
+        "model), ledger (traffic and FLOPs), ops (each operation); exit status 1 on a miss",
+        "WHAT [CONFIG]",
+        0,
+        2,
+        false,
+        table,
+        "narrows validate ledger --quick\nnarrows validate layouts --steps 5 --ranks 4\n"
+        "narrows validate layouts examples/quickstart.yaml --steps 3 --ranks 2\n"
+        "narrows validate --bounds"};
+    return spec;
+}
+
+enum status command_validate(struct host *job, int argc, char **argv)
+{
+    struct validate_options v = {.data = "validation/data", .backend = "ref", .ranks = 8};
+    struct option table[8];
+    struct options_spec spec;
+    struct options words;
+    struct check_options o;
+
+    (void)job;
+    TRY(options_parse(&words, spec_of(&v, table, &spec), argc, argv));
+    if (words.help)
+        return options_help(stdout, &spec);
+    if (v.bounds) {
+        bounds_print(stdout);
+        return ST_OK;
+    }
+    if (words.words == 0)
+        return fail(ST_EUSAGE, "validate what? layouts, gradients, strategies, ledger or ops");
+    o = (struct check_options){.quick = v.quick,
+                               .only = v.only,
+                               .data = v.data,
+                               .config = words.words > 1 ? words.word[1] : NULL,
+                               .steps = v.steps   ? v.steps
+                                        : v.quick ? 5
+                                                  : 20,
+                               .ranks = v.ranks,
+                               .kernel = blas_kernel_name(),
+                               .backend = v.backend,
+                               .launch = {run_job}};
+    return check(words.word[0], &o);
+}
+
+enum status command_validate_job(struct host *job, int argc, char **argv)
+{
+    char words[CASE_WORDS] = "";
+    size_t used = 0;
+
+    if (argc < 2)
+        return fail(ST_EUSAGE, "validate-job is what narrows validate starts: FILE key=value...");
+    for (int i = 1; i < argc && used < sizeof words; i++)
+        used +=
+            (size_t)snprintf(words + used, sizeof words - used, "%s%s", i > 1 ? " " : "", argv[i]);
+    if (used >= sizeof words)
+        return fail(ST_EUSAGE, "more than %d characters of words", CASE_WORDS);
+    return job_main(job, argv[0], words);
+}

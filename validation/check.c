@@ -1,0 +1,48 @@
+#include "validation/check.h"
+
+#include "validation/ops.h"
+
+#include <string.h>
+
+int check_wanted(const struct check_options *o, const char *name)
+{
+    return !o->only || strstr(name, o->only) != NULL;
+}
+
+static enum status backend_under_test(const struct backend **be, const char *name)
+{
+    *be = &ref_backend;
+    if (!strcmp(name, "ref"))
+        return ST_OK;
+    if (strcmp(name, "gpu"))
+        return fail(ST_EUSAGE, "no backend '%s': ref or gpu", name);
+#ifdef HAVE_CUDA
+    *be = &gpu_backend;
+    return ST_OK;
+#else
+    return fail(ST_EUSAGE, "--backend gpu, but this narrows was built without CUDA; build it with "
+                           "--with-cuda=DIR");
+#endif
+}
+
+enum status check_ops(const struct check_options *o, struct report *r)
+{
+    const struct device_options opt = {.threads = 1, .local_size = 1};
+    const struct backend *be;
+    struct device *test, *gold;
+    int misses = 0;
+    enum status st;
+
+    TRY(backend_under_test(&be, o->backend));
+    TRY(device_open(&test, be, &opt));
+    st = device_open(&gold, &ref64_backend, &opt);
+    if (st == ST_OK) {
+        st = ops_validate(r->out, test, gold, 1, 1, &misses);
+        device_close(gold);
+    }
+    device_close(test);
+    TRY(st);
+    report_equal(r, misses == 0, misses ? "see above" : "all",
+                 "every operation of %s in its bounds", o->backend);
+    return ST_OK;
+}

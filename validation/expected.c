@@ -1,0 +1,188 @@
+#include "validation/expected.h"
+
+#include "common/base/arena.h"
+
+/* What a block, or an end, sends for one token. */
+struct share {
+    int64_t calls, reduced, scattered;
+};
+
+struct sizes {
+    int64_t d, k, f, r, p;
+};
+
+static struct sizes sizes_of(const struct config *c)
+{
+    const struct config_model *m = &c->model;
+
+    return (struct sizes){.d = m->width,
+                          .k = m->kv_heads * (m->width / m->heads),
+                          .f = m->ffn,
+                          .r = m->rank,
+                          .p = c->parallel.tp};
+}
+
+static int is_strong(const struct config *c)
+{
+    return c->parallel.vanilla == VANILLA_STRONG;
+}
+
+static struct share block_forward_share(const struct config *c)
+{
+    struct sizes s = sizes_of(c);
+
+    switch (c->parallel.strategy) {
+    case STRATEGY_FULL:
+        return (struct share){2, 2 * s.d, 0};
+    case STRATEGY_VANILLA:
+        if (is_strong(c)) /* q, k, v scattered; o gathered; P_o; gate and up; P_w */
+            return (struct share){5, 2 * s.d + 2 * s.f, 2 * s.d + 2 * s.k};
+        return (struct share){7, 3 * s.d + 2 * s.k + 2 * s.f, 0};
+    default:
+        return (struct share){c->parallel.grouping ? 4 : 7,
+                              7 * s.r + (c->parallel.norm == NORM_SYNC ? 0 : 2), 0};
+    }
+}
+
+static struct share block_backward_share(const struct config *c)
+{
+    struct sizes s = sizes_of(c);
+
+    switch (c->parallel.strategy) {
+    case STRATEGY_FULL:
+        return (struct share){2, 2 * s.d, 0};
+    case STRATEGY_VANILLA:
+        if (is_strong(c)) /* e; second norm; o scattered; q, k, v gathered; first norm */
+            return (struct share){5, 2 * s.d + s.f, 2 * s.d + 2 * s.k};
+        return (struct share){4, 3 * s.d + s.f, 0};
+    default:
+        return (struct share){c->parallel.grouping ? 4 : 7, 7 * s.r, 0};
+    }
+}
+
+static struct share statistics_share(const struct config *c)
+{
+    int sync = c->parallel.strategy == STRATEGY_BTP && c->parallel.norm == NORM_SYNC;
+
+    return sync ? (struct share){2, 2, 0} : (struct share){0};
+}
+
+static struct share recompute_share(const struct config *c)
+{
+    struct share forward = block_forward_share(c), norm = statistics_share(c);
+
+    if (c->parallel.recompute != RECOMPUTE_BLOCK)
+        return (struct share){0};
+    if (c->parallel.strategy == STRATEGY_FULL)
+        return (struct share){1, c->model.width, 0};
+    forward.calls += norm.calls;
+    forward.reduced += norm.reduced;
+    return forward;
+}
+
+static struct share embed_share(const struct config *c)
+{
+    if (c->parallel.strategy != STRATEGY_BTP)
+        return (struct share){1, c->model.width, 0};
+    return c->model.tied ? (struct share){2, 0, 2 * c->model.width} : (struct share){0};
+}
+
+static struct share head_share(const struct config *c)
+{
+    int64_t d = c->model.width, p = c->parallel.tp;
+
+    if (c->parallel.strategy != STRATEGY_BTP)
+        return (struct share){2, d, 3 * p};
+    return (struct share){5, 2, 2 * d + 3 * p}; /* the statistic, h, losses; dh, its dot */
+}
+
+/* Tensors of which a rank holds a part. */
+static int64_t cut_tensors(const struct config *c)
+{
+    int64_t block = c->parallel.strategy == STRATEGY_FULL      ? 7
+                    : c->parallel.strategy == STRATEGY_VANILLA ? 14
+                                                               : 16;
+    int64_t ends = 1 + !c->model.tied + (c->parallel.strategy == STRATEGY_BTP); /* final gain */
+
+    return c->model.layers * block + ends;
+}
+
+/* This rank's share of a tensor of n elements, rounded up to the alignment of arenas. */
+static int64_t aligned(int64_t n, int64_t p, int64_t bytes)
+{
+    int64_t unit = ARENA_ALIGN / bytes;
+
+    return (n / p + unit - 1) / unit * unit;
+}
+
+/* Elements of this rank's gradients as they lie in memory; a tied matrix has two. */
+static int64_t gradient_elements(const struct config *c, int64_t bytes)
+{
+    struct sizes s = sizes_of(c);
+    int64_t gain_p = c->parallel.strategy == STRATEGY_BTP ? s.p : 1, r = s.r, sum = 0;
+    const int64_t io[7][2] = {{s.d, s.d}, {s.d, s.k}, {s.d, s.k}, {s.d, s.d},
+                              {s.d, s.f}, {s.d, s.f}, {s.f, s.d}};
+
+    for (int i = 0; i < 7; i++)
+        if (config_low_rank(c))
+            sum += aligned(io[i][0] * r, s.p, bytes) + aligned(io[i][1] * r, s.p, bytes);
+        else
+            sum += aligned(io[i][0] * io[i][1], s.p, bytes);
+    sum += 2 * aligned(s.d, gain_p, bytes);
+    return c->model.layers * sum + aligned(s.d, gain_p, bytes) +
+           2 * aligned(config_vocab_padded(c) * s.d, s.p, bytes);
+}
+
+static void put(struct expected_row *row, struct share share, int64_t layers, int64_t micros,
+                int64_t tokens)
+{
+    row->calls = share.calls * layers * micros;
+    row->reduced = share.reduced * layers * micros * tokens;
+    row->scattered = share.scattered * layers * micros * tokens;
+}
+
+void expected_step(struct expected_row row[LEDGER_COUNT], const struct config *c)
+{
+    int64_t dp = c->parallel.dp, p = c->parallel.tp, layers = c->model.layers;
+    int64_t micros = c->train.batch / dp / c->train.micro_batch;
+    int64_t tokens = c->train.micro_batch * c->train.seq;
+    int64_t wide = c->train.precision == PRECISION_FP64 ? 8 : 4;
+
+    for (int i = 0; i < LEDGER_COUNT; i++)
+        row[i] = (struct expected_row){.bytes = wide, .ranks = p};
+    if (dp > 1)
+        row[LEDGER_DP] = (struct expected_row){
+            .calls = 1, .reduced = gradient_elements(c, wide), .bytes = wide, .ranks = dp};
+    if (p == 1)
+        return;
+    put(&row[LEDGER_TP_FORWARD], block_forward_share(c), layers, micros, tokens);
+    put(&row[LEDGER_TP_BACKWARD], block_backward_share(c), layers, micros, tokens);
+    put(&row[LEDGER_TP_RECOMPUTE], recompute_share(c), layers, micros, tokens);
+    put(&row[LEDGER_NORM_FORWARD], statistics_share(c), layers, micros, tokens);
+    put(&row[LEDGER_NORM_BACKWARD], statistics_share(c), layers, micros, tokens);
+    put(&row[LEDGER_EMBED], embed_share(c), 1, micros, tokens);
+    put(&row[LEDGER_HEAD], head_share(c), 1, micros, tokens);
+    row[LEDGER_NORM2] = (struct expected_row){
+        .calls = 1, .scattered = c->parallel.grains * cut_tensors(c), .bytes = 8, .ranks = p};
+}
+
+int64_t expected_elements(const struct expected_row *row)
+{
+    return row->reduced + row->scattered;
+}
+
+int64_t expected_bytes(const struct expected_row *row)
+{
+    return (2 * row->reduced + row->scattered) * row->bytes * (row->ranks - 1) / row->ranks;
+}
+
+double expected_flops(const struct config *c)
+{
+    struct sizes s = sizes_of(c);
+    int64_t d = s.d, k = s.k, f = s.f, r = s.r;
+    int64_t block = config_low_rank(c) ? 4 * d * r + 2 * r * (d + k) + 3 * r * (d + f)
+                                       : 2 * d * d + 2 * d * k + 3 * d * f;
+
+    return 6.0 * (double)(c->model.layers * block + c->model.vocab * d) +
+           6.0 * (double)(c->model.layers * d * (c->train.seq + 1));
+}

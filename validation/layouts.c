@@ -1,0 +1,164 @@
+/* One hash for every layout of a model: each layout is a run of `narrows train` on a job of its
+ * own, which prints hash, loss and grad norm of each step; all must print the same. */
+#include "validation/cases.h"
+#include "validation/check.h"
+#include "validation/run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A model whose layouts share one hash. */
+struct subject {
+    const char *name, *words;
+    int quick;        /* CI runs it too */
+    int most;         /* ranks of its largest layouts */
+    int bottleneck;   /* recompute: bottleneck is to be had */
+    const char *also; /* a choice that changes no bit, tried too; NULL */
+};
+
+static const struct subject subjects[] = {
+    {"full", "model.layer=full", 1, 8, 0, NULL},
+    {"cola btp", "model.layer=cola", 1, 8, 1, "parallel.grouping=off"},
+    {"svd btp tied", "model.layer=svd model.tied=on", 1, 8, 1, "parallel.grouping=off"},
+    {"cola btp online_local", "model.layer=cola parallel.norm=online_local", 0, 4, 1, NULL},
+    {"cola btp sync", "model.layer=cola parallel.norm=sync", 0, 4, 1, "parallel.grouping=off"},
+    {"cola vanilla strong", "model.layer=cola parallel.strategy=vanilla", 1, 8, 0, NULL},
+    {"cola vanilla released",
+     "model.layer=cola parallel.strategy=vanilla parallel.vanilla=released", 1, 8, 0, NULL},
+    {"cola btp bf16", "model.layer=cola train.precision=bf16", 1, 4, 1, NULL},
+    {"svd vanilla bf16", "model.layer=svd parallel.strategy=vanilla train.precision=bf16", 0, 4, 0,
+     NULL},
+    {"full bf16", "model.layer=full train.precision=bf16", 0, 4, 0, NULL},
+};
+
+/* Ways of running it beside tensor and data parallelism. */
+static const char *const manners[] = {
+    "parallel.tp=2 parallel.dp=1 train.micro_batch=1",
+    "parallel.tp=1 parallel.dp=2 train.micro_batch=2",
+    "parallel.tp=2 parallel.dp=2 parallel.recompute=block train.micro_batch=1",
+    "parallel.tp=1 parallel.dp=1 parallel.recompute=block run.threads=2",
+    "parallel.tp=2 parallel.dp=1 run.threads=2 train.micro_batch=4",
+};
+static const char *const bottleneck = "parallel.tp=2 parallel.dp=1 parallel.recompute=bottleneck";
+
+/* The base run of a subject, and where rows go. */
+struct table {
+    const struct check_options *o;
+    struct report *r;
+    const struct subject *s;
+    struct run base;
+};
+
+static enum status layout_row(struct table *t, const char *layout)
+{
+    struct run run;
+    int step;
+
+    TRY(run_open(&run, t->o, "%s %s", t->s->words, layout));
+    step = run_differs(&t->base, &run);
+    if (!report_equal(t->r, !step, run.hash, "%s: %s", t->s->name, layout)) {
+        if (run.failed)
+            report_note(t->r, "the run failed: %s", run.log);
+        else
+            report_note(t->r, "first different at step %d:\n    %s\n    %s", step,
+                        run_line(&t->base, step), run_line(&run, step));
+    }
+    run_close(&run);
+    return ST_OK;
+}
+
+/* TP x DP of 1, 2, 4, ... ranks; quick: not one rank again, and of 4 ranks only TP 2 and 4. */
+static enum status grid(struct table *t)
+{
+    int64_t most = t->s->most < t->o->ranks ? t->s->most : t->o->ranks;
+    char layout[64];
+
+    for (int ranks = t->o->quick ? 2 : 1; ranks <= most; ranks *= 2)
+        for (int tp = 1; tp <= ranks; tp *= 2) {
+            if (t->o->quick && (ranks > 4 || (ranks == 4 && tp == 1)))
+                continue;
+            snprintf(layout, sizeof layout, "parallel.tp=%d parallel.dp=%d", tp, ranks / tp);
+            TRY(layout_row(t, layout));
+        }
+    return ST_OK;
+}
+
+static enum status rows_of(struct table *t)
+{
+    if (t->base.failed) {
+        report_equal(t->r, 0, "-", "%s: one rank", t->s->name);
+        report_note(t->r, "the run failed: %s", t->base.log);
+        return ST_OK;
+    }
+    TRY(grid(t));
+    for (size_t i = 0; i < sizeof manners / sizeof *manners; i++)
+        if (t->o->ranks >= 4 && (!t->o->quick || i == 2))
+            TRY(layout_row(t, manners[i]));
+    if (t->s->bottleneck && t->o->ranks >= 2)
+        TRY(layout_row(t, bottleneck));
+    if (t->s->also && !t->o->quick && t->o->ranks >= 2) {
+        char layout[128];
+
+        snprintf(layout, sizeof layout, "parallel.tp=2 parallel.dp=1 %s", t->s->also);
+        TRY(layout_row(t, layout));
+    }
+    return ST_OK;
+}
+
+static enum status subject(const struct check_options *o, struct report *r, const struct subject *s)
+{
+    struct table t = {.o = o, .r = r, .s = s};
+    enum status st;
+
+    TRY(run_open(&t.base, o, "%s parallel.tp=1 parallel.dp=1", s->words));
+    st = rows_of(&t);
+    run_close(&t.base);
+    return st;
+}
+
+/* Validation divides by the targets of all its batches, however they are cut: nine documents in
+ * batches of 8, 4, 2 and 1, on one replica and on two. */
+static enum status evaluation(const struct check_options *o, struct report *r)
+{
+    static const char *const cuts[] = {"train.batch=4", "train.batch=2", "train.batch=1",
+                                       "train.batch=8 train.micro_batch=1",
+                                       "train.batch=8 parallel.dp=2"};
+    static const char *const fixed = "model.layer=cola train.lr=0 train.steps=1";
+    struct run base, run;
+    double off;
+
+    TRY(run_open(&base, o, "%s train.batch=8", fixed));
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        TRY(run_open(&run, o, "%s %s", fixed, cuts[i]));
+        off = (run.validation - base.validation) / base.validation;
+        if (!report_value(r, BOUND_EVALUATION, off < 0 ? -off : off,
+                          "validation loss of 9 documents, %s", cuts[i]))
+            report_note(r, "%.17g against %.17g %s", run.validation, base.validation, run.log);
+        run_close(&run);
+    }
+    run_close(&base);
+    return ST_OK;
+}
+
+/* A configuration of the user's: every TP x DP of up to o->ranks that it allows. */
+static enum status own(const struct check_options *o, struct report *r)
+{
+    static const struct subject s = {"own", "", 1, 64, 0, NULL};
+    struct table t = {.o = o, .r = r, .s = &s};
+    enum status st;
+
+    TRY(run_open(&t.base, o, "parallel.tp=1 parallel.dp=1"));
+    st = rows_of(&t);
+    run_close(&t.base);
+    return st;
+}
+
+enum status check_layouts(const struct check_options *o, struct report *r)
+{
+    if (o->config)
+        return own(o, r);
+    for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++)
+        if (check_wanted(o, subjects[i].name) && (!o->quick || subjects[i].quick))
+            TRY(subject(o, r, &subjects[i]));
+    return check_wanted(o, "validation loss") ? evaluation(o, r) : ST_OK;
+}
