@@ -10,7 +10,8 @@ import subprocess
 import sys
 import tempfile
 
-C_SOURCES = (".c", ".cu")
+# What a distribution holds beyond the repository, and build folders in it.
+GENERATED = r"(_?build[^/]*|autom4te\.cache)/|(configure~?|aclocal\.m4|Makefile\.in)$|\.|.*__pycache__/"
 C_FILES = (".c", ".cu", ".h", ".cuh")
 
 
@@ -25,7 +26,7 @@ def tree_files(root):
     found = []
     for folder, _, names in os.walk(root):
         found += [os.path.relpath(os.path.join(folder, n), root) for n in names]
-    return sorted(found)
+    return sorted(f for f in found if not re.match(GENERATED, f))
 
 
 def c_files(root, endings=C_FILES, folders=("common", "ref", "gpu", "tests", "validation")):
