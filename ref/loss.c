@@ -15,13 +15,12 @@ static int soft_empty(struct soft a)
     return a.sum == 0 && a.top == (real)-INFINITY;
 }
 
-/* A NaN among the logits has made the sum NaN, and stays there. */
+/* Padding stands at the end, so that a is empty only when b is. A NaN among the logits has made the
+ * sum NaN, and stays there. */
 static struct soft soft_join(struct soft a, struct soft b)
 {
     real top = a.top > b.top ? a.top : b.top;
 
-    if (soft_empty(a))
-        return b;
     if (soft_empty(b))
         return a;
     return (struct soft){.top = top,

@@ -130,6 +130,42 @@ START_TEST(micro_batches_keep_bits)
 }
 END_TEST
 
+/* A plan may name any slots: 3 and 1 are added, slot 0 gets the sum, 1 and 3 stay as they are. */
+START_TEST(a_sum_may_move_to_another_slot)
+{
+    struct ref_case c;
+    struct batch b;
+    struct tensor grad, one, all;
+    struct sample_plan plan = ref_case_plan(2, 0);
+
+    ref_case_begin(&c);
+    make_batch(&c, &b, &ref_backend, 2, 2);
+    one = gradient(&c, &b, (enum which)_i, 1);
+    run(&b, (enum which)_i, &one, 0, &plan);
+    for (int32_t merges = 1; merges <= 2; merges++) {
+        grad = gradient(&c, &b, (enum which)_i, 4);
+        all = tensor_rows(&grad, 0, 4 * grad.rows, 1);
+        ref_case_fill(&all, 3, 1);
+        plan.plane = plane_of(&grad);
+        plan.node[0].merges = merges;
+        plan.node[0].merge[0] = 3;
+        plan.node[0].merge[1] = 1;
+        plan.node[0].slot = 0;
+        run(&b, (enum which)_i, &grad, 0, &plan);
+        for (int64_t i = 0; i < grad.rows; i++)
+            for (int64_t j = 0; j < grad.cols; j++) {
+                float sum = (float)ref_case_get(&one, i, j);
+
+                sum = (float)ref_case_get(&all, 3 * grad.rows + i, j) + sum;
+                if (merges == 2)
+                    sum = (float)ref_case_get(&all, grad.rows + i, j) + sum;
+                ck_assert(ref_case_get(&grad, i, j) == (double)sum);
+            }
+    }
+    ref_case_end(&c);
+}
+END_TEST
+
 static double definition(const struct batch *b, enum which which, int64_t i, int64_t j)
 {
     double sum = 0;
@@ -293,6 +329,7 @@ int main(void)
 
     tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, micro_batches_keep_bits, 0, KINDS);
+    tcase_add_loop_test(tc, a_sum_may_move_to_another_slot, 0, KINDS);
     tcase_add_loop_test(tc, sums_are_their_definition, 0, KINDS);
     tcase_add_loop_test(tc, cut_weight_gradients_keep_bits, 0, 2);
     tcase_add_test(tc, large_weight_gradients_in_blocks);
