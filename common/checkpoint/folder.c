@@ -62,8 +62,7 @@ static enum status partial_name(char *partial, const char *dir)
         n--;
     if (n + sizeof ".partial" > FOLDER_PATH)
         return fail(ST_EIO, "the path %.64s... is longer than %d bytes", dir, FOLDER_PATH - 9);
-    memcpy(partial, dir, n);
-    memcpy(partial + n, ".partial", sizeof ".partial");
+    snprintf(partial, FOLDER_PATH, "%.*s.partial", (int)n, dir);
     return ST_OK;
 }
 

@@ -87,16 +87,11 @@ static enum status parse_header(struct safetensors *f)
 
 static enum status check_metadata(const struct safetensors *f, json_t *metadata)
 {
-    const char *key;
-    json_t *value;
-
     if (!json_is_object(metadata))
         return fail(ST_EFORMAT, "%s: __metadata__ is no object", f->path);
-    json_object_foreach(metadata, key, value)
-    {
-        if (!json_is_string(value))
+    for (void *at = json_object_iter(metadata); at; at = json_object_iter_next(metadata, at))
+        if (!json_is_string(json_object_iter_value(at)))
             return fail(ST_EFORMAT, "%s: __metadata__ holds a value that is no text", f->path);
-    }
     return ST_OK;
 }
 
@@ -107,8 +102,11 @@ static void set_label(char label[LABEL], const char *name)
 {
     size_t i = 0;
 
-    for (; name[i] && i < LABEL - 1; i++)
-        label[i] = (unsigned char)name[i] < 32 || name[i] == 127 ? '?' : name[i];
+    for (; name[i] && i < LABEL - 1; i++) {
+        label[i] = name[i];
+        if ((unsigned char)name[i] < 32 || name[i] == 127)
+            label[i] = '?';
+    }
     label[i] = '\0';
 }
 
@@ -227,14 +225,11 @@ static enum status check_coverage(const struct safetensors *f, size_t data_size)
 /* Room for all tensors and their dimensions. */
 static enum status make_room(struct safetensors *f)
 {
-    size_t n = json_object_size(f->header), dims = 0;
-    const char *name;
-    json_t *value;
+    json_t *root = f->header;
+    size_t n = json_object_size(root), dims = 0;
 
-    json_object_foreach((json_t *)f->header, name, value)
-    {
-        dims += json_array_size(json_object_get(value, "shape"));
-    }
+    for (void *at = json_object_iter(root); at; at = json_object_iter_next(root, at))
+        dims += json_array_size(json_object_get(json_object_iter_value(at), "shape"));
     f->tensor = calloc(n + 1, sizeof *f->tensor);
     f->dims = calloc(dims + 1, sizeof *f->dims);
     if (!f->tensor || !f->dims)
@@ -242,34 +237,41 @@ static enum status make_room(struct safetensors *f)
     return ST_OK;
 }
 
+/* One entry of the header, a tensor; *dims moves on. */
+static enum status add_tensor(struct safetensors *f, const char *name, json_t *value,
+                              int64_t **dims, size_t data_size)
+{
+    struct safetensors_tensor *t = &f->tensor[f->n++];
+    char label[LABEL];
+
+    t->name = name;
+    if (parse_tensor(t, value, *dims, data_size) != ST_OK) {
+        set_label(label, name);
+        status_prefix("%s: tensor %s: ", f->path, label);
+        return ST_EFORMAT;
+    }
+    t->data = (const char *)f->map + f->size - data_size + t->begin;
+    *dims += t->rank;
+    return ST_OK;
+}
+
 static enum status parse_tensors(struct safetensors *f)
 {
+    json_t *root = f->header;
     uint64_t header;
-    char label[LABEL];
-    const char *name;
     int64_t *dims;
-    json_t *value;
 
     memcpy(&header, f->map, sizeof header);
     TRY(make_room(f));
     dims = f->dims;
-    json_object_foreach((json_t *)f->header, name, value)
-    {
-        struct safetensors_tensor *t = &f->tensor[f->n];
+    for (void *at = json_object_iter(root); at; at = json_object_iter_next(root, at)) {
+        const char *name = json_object_iter_key(at);
+        json_t *value = json_object_iter_value(at);
 
-        if (!strcmp(name, "__metadata__")) {
+        if (strcmp(name, "__metadata__") == 0)
             TRY(check_metadata(f, value));
-            continue;
-        }
-        t->name = name;
-        if (parse_tensor(t, value, dims, f->size - 8 - (size_t)header) != ST_OK) {
-            set_label(label, name);
-            status_prefix("%s: tensor %s: ", f->path, label);
-            return ST_EFORMAT;
-        }
-        t->data = (const char *)f->map + 8 + header + t->begin;
-        dims += t->rank;
-        f->n++;
+        else
+            TRY(add_tensor(f, name, value, &dims, f->size - 8 - (size_t)header));
     }
     return check_coverage(f, f->size - 8 - (size_t)header);
 }

@@ -41,11 +41,12 @@ static int by_name(const void *a, const void *b)
 static json_t *describe(const struct safetensors_spec *t, uint64_t begin)
 {
     json_t *shape = json_array();
+    uint64_t end = begin + spec_bytes(t);
 
     for (int i = 0; i < t->rank; i++)
         json_array_append_new(shape, json_integer(t->shape[i]));
     return json_pack("{s:s, s:o, s:[I,I]}", "dtype", safetensors_type_name(t->type), "shape", shape,
-                     "data_offsets", (json_int_t)begin, (json_int_t)(begin + spec_bytes(t)));
+                     "data_offsets", (json_int_t)begin, (json_int_t)end);
 }
 
 /* *text = the header with its length in front, padded to a multiple of 8 bytes; *n bytes. */

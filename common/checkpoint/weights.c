@@ -108,8 +108,7 @@ static enum status add_indexed(struct source *s, const char *dir)
 {
     char path[FOLDER_PATH];
     json_error_t error;
-    json_t *root, *map, *name;
-    const char *tensor;
+    json_t *root, *map;
     enum status st = ST_OK;
 
     TRY(folder_join(path, dir, WEIGHTS_INDEX));
@@ -119,11 +118,8 @@ static enum status add_indexed(struct source *s, const char *dir)
     map = json_object_get(root, "weight_map");
     if (!json_is_object(map))
         st = fail(ST_EFORMAT, "%s: weight_map is missing or no object", path);
-    json_object_foreach(map, tensor, name)
-    {
-        if (st == ST_OK)
-            st = add_listed(s, dir, name);
-    }
+    for (void *at = json_object_iter(map); at && st == ST_OK; at = json_object_iter_next(map, at))
+        st = add_listed(s, dir, json_object_iter_value(at));
     json_decref(root);
     return st;
 }

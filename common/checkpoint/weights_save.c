@@ -8,7 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const files[] = {WEIGHTS_CONFIG, WEIGHTS_TENSORS, WEIGHTS_TENSORS ".partial",
+/* What a process that was ended leaves of WEIGHTS_TENSORS. */
+#define WEIGHTS_UNFINISHED "model.safetensors.partial"
+
+static const char *const files[] = {WEIGHTS_CONFIG, WEIGHTS_TENSORS, WEIGHTS_UNFINISHED,
                                     WEIGHTS_SETTINGS, NULL};
 
 struct save {
@@ -19,13 +22,17 @@ struct save {
     char folder[FOLDER_PATH];      /* the partial one; rank 0 */
     void *raw, *shard, *shards;    /* as on the device; wide; those of all ranks */
     void *whole;                   /* wide; rank 0 */
+    void *pieces;                  /* of one message, of all ranks */
 };
+
+enum { PIECE = 1 << 20 }; /* bytes of a message: what host_gather keeps for good */
 
 /* ---- gathering ---- */
 
 static enum status make_room(struct save *s)
 {
     const struct params *p = &s->m->params;
+    size_t es = dtype_size(p->wide); /* of the values as well: they are wide or narrower */
     int64_t whole = 0, shard = 0;
 
     for (int i = 0; i < p->n; i++) {
@@ -36,11 +43,12 @@ static enum status make_room(struct save *s)
         shard = rows * cols > shard ? rows * cols : shard;
         whole = row->rows * row->cols > whole ? row->rows * row->cols : whole;
     }
-    s->raw = malloc((size_t)shard * sizeof(double));
-    s->shard = malloc((size_t)shard * sizeof(double));
-    s->shards = malloc((size_t)(shard * p->tp_size) * sizeof(double));
-    s->whole = malloc((size_t)whole * sizeof(double));
-    if (!s->raw || !s->shard || !s->shards || !s->whole)
+    s->raw = malloc((size_t)shard * es);
+    s->shard = malloc((size_t)shard * es);
+    s->shards = malloc((size_t)(shard * p->tp_size) * es);
+    s->whole = malloc((size_t)whole * es);
+    s->pieces = malloc((size_t)p->tp_size * PIECE);
+    if (!s->raw || !s->shard || !s->shards || !s->whole || !s->pieces)
         return fail(ST_ENOMEM, "no memory to gather weights of %lld values", (long long)whole);
     return ST_OK;
 }
@@ -57,6 +65,20 @@ static enum status fetch(struct save *s, const struct param *row)
     if (t->dtype != wide)
         for (int64_t i = 0; i < n; i++)
             dtype_store(s->shard, wide, i, dtype_load(s->raw, t->dtype, i));
+    return ST_OK;
+}
+
+/* s->shards = every rank's s->shard, rank after rank. */
+static enum status gather(struct save *s, size_t bytes)
+{
+    for (size_t at = 0; at < bytes; at += PIECE) {
+        size_t n = bytes - at < PIECE ? bytes - at : PIECE;
+
+        TRY(host_gather(s->tp, s->pieces, (char *)s->shard + at, n));
+        for (int r = 0; r < s->m->tp_size; r++)
+            memcpy((char *)s->shards + (size_t)r * bytes + at, (char *)s->pieces + (size_t)r * n,
+                   n);
+    }
     return ST_OK;
 }
 
@@ -82,7 +104,7 @@ static enum status save_param(struct save *s, const struct param *row)
 
     TRY(fetch(s, row));
     if (cut)
-        TRY(host_gather(s->tp, s->shards, s->shard, bytes));
+        TRY(gather(s, bytes));
     if (p->tp_rank != 0)
         return ST_OK;
     if (!cut)
@@ -187,6 +209,7 @@ enum status weights_save(const char *dir, const struct model *m, struct device *
     free(s->shard);
     free(s->shards);
     free(s->whole);
+    free(s->pieces);
     free(s);
     return st;
 }

@@ -20,7 +20,7 @@ static const char *const variants[][8] = {
     {"model.kv_heads=4", "model.layer=svd", "model.tied=on", NULL},
     {"model.kv_heads=4", "parallel.strategy=vanilla", NULL},
     {"model.kv_heads=4", "parallel.strategy=vanilla", "parallel.vanilla=released", NULL},
-    {"model.kv_heads=4", "model.layer=full", NULL},
+    {"model.kv_heads=4", "model.layer=full", "model.vocab=40000", NULL}, /* several messages */
     {"model.kv_heads=4", "train.precision=bf16", NULL},
     {"model.kv_heads=4", "train.precision=fp64", "parallel.norm=sync", NULL},
 };
