@@ -14,7 +14,7 @@ static int64_t vocab(struct ops_size s)
 static enum status embed(struct ops_case *c, struct ops_size s, int variant)
 {
     int64_t rows = (vocab(s) + 1) / 2, row0 = variant & 1 ? rows : 0;
-    struct sample_plan plan = ops_plan((int32_t)s.samples, variant & 2);
+    struct sample_plan plan = ops_plan((int32_t)s.samples, (variant & 2) != 0);
     struct buffer *ids, *w, *y, *dw, *dy;
 
     TRY(ops_random(c, &ids, VALUE_INT, tokens(s), 1, 0, (double)vocab(s)));

@@ -114,7 +114,7 @@ enum status bench_products(struct bench *b)
     }
     o.size = (size_t)(2 * m * widest + 3 * widest * widest) * 8 + 4096;
     TRY(device_alloc(o.dev, &o.memory, o.size));
-    st = device_zero(o.dev, o.memory, o.size);
+    st = place_fill_random(o.dev, o.memory, c->step.model.params.work, o.size);
     for (int i = 0; st == ST_OK && i < n; i++)
         for (int k = 0; st == ST_OK && k < PRODUCTS; k++)
             st = time_product(b, c, &o, &shapes[i], (enum product)k);
@@ -134,7 +134,7 @@ static enum status attention_memory(struct bench_case *c, struct operands *o, st
 
     o->size = (size_t)(m * (4 * q + 4 * k + sh->heads_l)) * 8 + 16 * 256;
     TRY(device_alloc(o->dev, &o->memory, o->size));
-    TRY(device_zero(o->dev, o->memory, o->size));
+    TRY(place_fill_random(o->dev, o->memory, act, o->size));
     *at = (struct attention){.batch = c->step.micro,
                              .seq = c->cfg.train.seq,
                              .kv_rows = c->cfg.train.seq,

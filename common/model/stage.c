@@ -1,5 +1,7 @@
 #include "common/model/stage.h"
 
+#include "common/backend/planted.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -171,16 +173,21 @@ enum status stage_forward(struct stage *s, const struct micro_batch *mb, int kee
     s->env.tp.samples = (int32_t)mb->samples;
     TRY(carve(s, mb, keep));
     TRY(s->env.strategy->embed_forward(&s->env.tp, &s->model->ends, &s->block[0].x0, &mb->tokens));
-    return forward_blocks(s);
+    TRY(forward_blocks(s));
+    if (PLANTED(PLANTED_RESIDUAL))
+        TRY(planted_subtract(s->env.tp.dev, &s->x_end,
+                             &s->block[s->model->cfg->model.layers - 1].x1));
+    return ST_OK;
 }
 
-enum status stage_blocks_forward(struct stage *s, const struct micro_batch *mb)
+enum status stage_blocks_forward(struct stage *s, const struct micro_batch *mb, int embed)
 {
     struct tensor *x = &s->block[0].x0;
 
     s->env.tp.samples = (int32_t)mb->samples;
     TRY(carve(s, mb, 1));
-    TRY(device_zero(s->env.tp.dev, x->data, (size_t)tensor_count(x) * dtype_size(x->dtype)));
+    if (embed)
+        TRY(s->env.strategy->embed_forward(&s->env.tp, &s->model->ends, x, &mb->tokens));
     return forward_blocks(s);
 }
 

@@ -44,9 +44,10 @@ enum status stage_forward(struct stage *s, const struct micro_batch *mb, int kee
 enum status stage_backward(struct stage *s, const struct micro_batch *mb,
                            const struct sample_plan *plan);
 
-/* The blocks alone, for benchmarks: forward from whatever the first stream holds (set to zeros), and
- * backward from a gradient equal to the last stream. Collective over TP. */
-enum status stage_blocks_forward(struct stage *s, const struct micro_batch *mb);
+/* The blocks alone, for benchmarks: forward from the embedding of mb's tokens (looked up when
+ * `embed` is set; else the stream that an earlier call left is used again), and backward from a
+ * gradient equal to the last stream. Collective over TP. */
+enum status stage_blocks_forward(struct stage *s, const struct micro_batch *mb, int embed);
 enum status stage_blocks_backward(struct stage *s, const struct sample_plan *plan);
 
 /* Loss alone, after stage_forward. Collective over TP. */

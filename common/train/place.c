@@ -1,5 +1,8 @@
 #include "common/train/place.h"
 
+#include "common/base/rng.h"
+
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -98,6 +101,23 @@ static enum status time_products(struct place *p, const struct gemm *g, double *
     return ST_OK;
 }
 
+enum status place_fill_random(struct device *dev, void *memory, enum dtype dt, size_t bytes)
+{
+    const size_t values = 1 << 18, block = values * dtype_size(dt);
+    struct rng_key key = rng_key(1, RNG_TEST, 0);
+    char *host = malloc(block);
+    enum status st = host ? ST_OK : fail(ST_ENOMEM, "no memory for random values");
+
+    for (size_t i = 0; st == ST_OK && i < values; i++)
+        dtype_store(host, dt, (int64_t)i, 2.0 * rng_uniform(&key, i) - 1.0);
+    for (size_t at = 0; st == ST_OK && at < bytes; at += block)
+        st = device_upload(dev, (char *)memory + at, host, bytes - at < block ? bytes - at : block);
+    if (st == ST_OK)
+        st = device_sync(dev);
+    free(host);
+    return st;
+}
+
 enum status place_measure_peak(struct place *p, const struct config *cfg)
 {
     struct device *dev = p->at.dev;
@@ -111,7 +131,7 @@ enum status place_measure_peak(struct place *p, const struct config *cfg)
     enum status st = device_alloc(dev, &memory, square + 2 * tall);
 
     if (st == ST_OK) {
-        st = device_zero(dev, memory, square + 2 * tall);
+        st = place_fill_random(dev, memory, dt, square + 2 * tall);
         g.b = tensor_view(memory, dt, n, n);
         g.a = tensor_grained(tensor_view((char *)memory + square, dt, n * pieces, n),
                              (int32_t)pieces, 1);

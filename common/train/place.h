@@ -26,6 +26,10 @@ enum dtype place_wide(const struct config *cfg);
 enum status place_open(struct place *p, const struct config *cfg, struct host *job);
 void place_close(struct place *p);
 
+/* Random values in [-1, 1), type dt, all over `bytes` of device memory, for measurements: products
+ * of zeros draw less power and run faster than real ones. A block made on the host is repeated. */
+enum status place_fill_random(struct device *dev, void *memory, enum dtype dt, size_t bytes);
+
 /* Measures p->peak: products of 512^3 on each thread (ref) or of 8192^3 (gpu), best of a few.
  * Takes some tens of milliseconds. Collective over the job. */
 enum status place_measure_peak(struct place *p, const struct config *cfg);
