@@ -1,5 +1,6 @@
 #include "common/cli/commands.h"
 
+#include "common/cli/launch.h"
 #include "common/cli/options.h"
 #include "common/model/presets.h"
 
@@ -8,14 +9,17 @@
 const struct command *commands(void)
 {
     static const struct command table[] = {
-        {"train", "trains a model as a configuration says", 1, command_train},
-        {"generate", "writes text with a trained model", 1, command_generate},
-        {"bench", "times products, attention, blocks or whole steps", 1, command_bench},
-        {"validate", "compares with formulas, stored values, other layouts", 0, command_validate},
-        {"validate-job", "one job of validate, started by it", 1, command_validate_job},
-        {"presets", "lists the named model sizes", 0, command_presets},
-        {"config", "writes the reference of all configuration keys as Markdown", 0, command_config},
-        {NULL, NULL, 0, NULL},
+        {"train", "trains a model as a configuration says", 1, command_train, NULL},
+        {"launch", "runs a command as a job of several ranks", 0, NULL, launch_command},
+        {"generate", "writes text with a trained model", 1, command_generate, NULL},
+        {"bench", "times products, attention, blocks or whole steps", 1, command_bench, NULL},
+        {"validate", "compares with formulas, stored values, other layouts", 0, command_validate,
+         NULL},
+        {"validate-job", "one job of validate, started by it", 1, command_validate_job, NULL},
+        {"presets", "lists the named model sizes", 0, command_presets, NULL},
+        {"config", "writes the reference of all configuration keys as Markdown", 0, command_config,
+         NULL},
+        {NULL, NULL, 0, NULL, NULL},
     };
 
     return table;

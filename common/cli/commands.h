@@ -9,6 +9,8 @@ struct command {
     const char *summary; /* for `narrows help`; begins with a verb */
     int job;             /* runs as an MPI job: `job` is started before, ended after */
     enum status (*run)(struct host *job, int argc, char **argv); /* what follows the name */
+    int (*program)(int argc,
+                   char **argv); /* instead of run: starts a job, returns its exit status */
 };
 
 /* The table; ends with name NULL. */

@@ -108,7 +108,8 @@ static enum status run_job(const struct command *c, int argc, char **argv)
     return st;
 }
 
-static enum status run(int argc, char **argv)
+/* Returns the exit status. */
+static int run(int argc, char **argv)
 {
     const struct command *c;
     enum status st;
@@ -116,23 +117,25 @@ static enum status run(int argc, char **argv)
     if (argc < 2 || !strcmp(argv[1], "help") || !strcmp(argv[1], "--help") ||
         !strcmp(argv[1], "-h")) {
         usage(argc < 2 ? stderr : stdout);
-        return argc < 2 ? ST_EUSAGE : ST_OK;
+        return status_exit_code(argc < 2 ? ST_EUSAGE : ST_OK);
     }
     if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "version")) {
         puts("narrows " PACKAGE_VERSION);
-        return ST_OK;
+        return 0;
     }
-    interrupt_install();
     c = find(argv[1]);
+    if (c && c->program) /* has its own way with signals */
+        return c->program(argc - 2, argv + 2);
+    interrupt_install();
     if (c && c->job)
-        return run_job(c, argc, argv);
+        return status_exit_code(run_job(c, argc, argv));
     st = c ? c->run(NULL, argc - 2, argv + 2) : unknown(argv[1]);
     report(st);
-    return st;
+    return status_exit_code(st);
 }
 
 int main(int argc, char **argv)
 {
     blas_kernel_choose(argv);
-    return status_exit_code(run(argc, argv));
+    return run(argc, argv);
 }
