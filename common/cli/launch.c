@@ -350,7 +350,11 @@ int launch_command(int argc, char **argv)
     if (st != ST_OK)
         return report(st);
     launch_explain(text, sizeof text, &job, &result);
-    if (text[0])
+    /* The rank that speaks may have left an unfinished progress line on the terminal. */
+    if (text[0]) {
+        if (isatty(STDERR_FILENO))
+            fputc('\n', stderr);
         log_error("%s", text);
+    }
     return result.exit_code;
 }
