@@ -89,8 +89,9 @@ REF_CLONES real row_max(const real *x, int64_t n)
             lane[j] = x[i + j] > lane[j] ? x[i + j] : lane[j];
     for (int j = 0; i + j < n; j++)
         lane[j] = x[i + j] > lane[j] ? x[i + j] : lane[j];
-    for (int j = 1; j < LANES; j++)
-        lane[0] = lane[j] > lane[0] ? lane[j] : lane[0];
+    for (int w = LANES / 2; w > 0; w /= 2)
+        for (int j = 0; j < w; j++)
+            lane[j] = lane[j + w] > lane[j] ? lane[j + w] : lane[j];
     return lane[0];
 }
 
