@@ -277,6 +277,20 @@ static enum status hash_local(uint64_t *hashes, const struct params *p, struct d
     return ST_OK;
 }
 
+/* all[rank][grain * n + parameter]: what is not cut must have the same hash on every rank, which
+ * the hash of the whole table, one for all ranks, would not show. */
+static enum status same_whole(const struct params *p, const uint64_t *all, size_t local)
+{
+    for (int r = 1; r < p->tp_size; r++)
+        for (int i = 0; i < p->n; i++)
+            if (p->item[i].cut == CUT_NONE && all[(size_t)r * local + (size_t)i] != all[i])
+                return fail(ST_EINTERNAL,
+                            "tensor-parallel rank %d holds another %s than rank 0, and both hold "
+                            "it whole",
+                            r, p->item[i].name);
+    return ST_OK;
+}
+
 enum status params_hash(uint64_t *hash, const struct params *p, struct device *dev, struct host *tp)
 {
     int32_t grains = 1;
@@ -300,6 +314,8 @@ enum status params_hash(uint64_t *hash, const struct params *p, struct device *d
         st = host_gather(tp, all, (char *)all + local * (size_t)p->tp_size, local);
     else if (st == ST_OK)
         memcpy(all, (char *)all + local, local);
+    if (st == ST_OK)
+        st = same_whole(p, all, local / sizeof *all);
     *hash = hash_bytes(all, local * (size_t)p->tp_size);
     free(all);
     free(buffer);

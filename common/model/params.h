@@ -83,7 +83,8 @@ struct param *params_find(struct params *p, const char *name);
 struct tensor param_grain(const struct param *row, const struct tensor *t, int32_t i);
 
 /* 64-bit hash of all weights, the same in every layout: of the (tensor, grain) pairs' hashes in
- * grain-major order. Collective over `tp` (the host group of the TP ranks). */
+ * grain-major order. Collective over `tp` (the host group of the TP ranks). Errors: ST_EINTERNAL
+ * when a parameter that every rank holds whole is not the same on all of them. */
 enum status params_hash(uint64_t *hash, const struct params *p, struct device *dev,
                         struct host *tp);
 
