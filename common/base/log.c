@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -82,11 +83,20 @@ LOG_FUNCTION(log_info, LOG_INFO, "")
 LOG_FUNCTION(log_warn, LOG_WARN, "warning: ")
 LOG_FUNCTION(log_error, LOG_ERROR, "narrows: ")
 
+/* Whether somebody watches standard output. mpirun gives its ranks a terminal of its own even when
+ * what they print goes to a file: there the launcher's word counts. */
+static int watched(void)
+{
+    if (getenv("OMPI_COMM_WORLD_SIZE"))
+        return getenv("NARROWS_TERMINAL") != NULL;
+    return isatty(STDOUT_FILENO);
+}
+
 void log_progress(const char *fmt, ...)
 {
     va_list args;
 
-    if (state.silent || state.level > LOG_INFO || !isatty(STDOUT_FILENO))
+    if (state.silent || state.level > LOG_INFO || !watched())
         return;
     va_start(args, fmt);
     clear_progress();

@@ -185,6 +185,10 @@ static enum status compose(struct command_line *line, const struct launch *job, 
     /* Ranks and threads may share cores: who waits must not spin. */
     put(line, "-x");
     put(line, "OMP_WAIT_POLICY=passive");
+    if (isatty(STDOUT_FILENO)) { /* log_progress: ranks cannot see it, mpirun stands between */
+        put(line, "-x");
+        put(line, "NARROWS_TERMINAL=1");
+    }
     put(line, line->program);
     for (int i = 0; argv[i]; i++)
         put(line, argv[i]);

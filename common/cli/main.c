@@ -101,8 +101,8 @@ static enum status run_job(const struct command *c, int argc, char **argv)
     log_open(host_rank(job), host_rank(job) == 0, getenv("NARROWS_DEBUG") ? LOG_DEBUG : LOG_INFO);
     st = same_call(job, argc, argv);
     if (st == ST_OK)
-        st = c->run(job, argc - 2, argv + 2);
-    if (host_rank(job) == 0)
+        st = host_agree(job, c->run(job, argc - 2, argv + 2));
+    if (host_rank(job) == 0 || status_message()[0]) /* after a lost rank, who knows it tells */
         report(st);
     host_end(job, st);
     return st;

@@ -1,0 +1,122 @@
+#include "common/cli/train_report.h"
+
+#include "common/base/log.h"
+#include "common/base/text.h"
+#include "common/cli/blas_kernel.h"
+#include "common/train/generate.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void train_settings(const struct trainer *t)
+{
+    const struct config *c = &t->cfg;
+    const struct step_memory *m = &t->step.memory;
+    char a[TEXT_NUMBER], b[TEXT_NUMBER], d[TEXT_NUMBER], e[TEXT_NUMBER], f[TEXT_NUMBER];
+
+    log_info("model      %s  d %lld  layers %lld  heads %lld/%lld  ffn %lld  rank %lld  vocab %lld "
+             "(%lld padded)  %s parameters",
+             config_choice_name("model.layer", (int)c->model.layer), (long long)c->model.width,
+             (long long)c->model.layers, (long long)c->model.heads, (long long)c->model.kv_heads,
+             (long long)c->model.ffn, config_low_rank(c) ? (long long)c->model.rank : 0LL,
+             (long long)c->model.vocab, (long long)t->step.model.shape.vocab_padded,
+             text_count(a, (double)params_count(&t->step.model.params)));
+    log_info(
+        "layout     tp %lld x dp %lld  strategy %s  norm %s  recompute %s  grains %lld  %s  %s",
+        (long long)c->parallel.tp, (long long)c->parallel.dp, t->step.model.strategy->name,
+        config_choice_name("parallel.norm", (int)c->parallel.norm),
+        config_choice_name("parallel.recompute", (int)c->parallel.recompute),
+        (long long)c->parallel.grains,
+        c->parallel.layout_exact ? "same bits in every layout"
+                                 : "layout_exact off: sums in rank order",
+        config_choice_name("train.precision", (int)c->train.precision));
+    log_info("batch      %lld sequences x %lld tokens  micro-batch %lld  steps %lld  lr %g %s",
+             (long long)c->train.batch, (long long)c->train.seq, (long long)t->step.micro,
+             (long long)c->train.steps, c->train.lr,
+             config_choice_name("train.schedule", (int)c->train.schedule));
+    log_info("data       %s  %lld sequences  validation %lld sequences  vocabulary of '%s'",
+             c->data.train, (long long)t->train.samples, (long long)t->validation.samples,
+             c->data.tokenizer);
+    log_info("memory     weights and optimiser %s  gradients %s  activations %s  scratch %s a rank",
+             text_bytes(b, (double)m->state), text_bytes(d, (double)m->grads),
+             text_bytes(e, (double)m->acts), text_bytes(f, (double)m->scratch));
+    log_info("device     %s (OpenBLAS %s)  %d thread(s) a rank  products at %sFLOP/s in all",
+             t->place.at.dev->be->name, blas_kernel_name(), t->place.at.dev->threads,
+             text_count(a, t->place.peak));
+    log_info("run        %s", t->dir.path);
+}
+
+/* Text as it comes, kept until it can be printed as one piece. */
+struct sample {
+    char *text;
+    size_t n, room;
+};
+
+static enum status keep(void *context, const char *bytes, int64_t n)
+{
+    struct sample *s = context;
+
+    if (s->n + (size_t)n + 1 > s->room) {
+        size_t room = 2 * (s->room + (size_t)n + 1);
+        char *text = realloc(s->text, room);
+
+        if (!text)
+            return fail(ST_ENOMEM, "no memory for %zu bytes of sampled text", room);
+        s->text = text;
+        s->room = room;
+    }
+    memcpy(s->text + s->n, bytes, (size_t)n);
+    s->n += (size_t)n;
+    s->text[s->n] = '\0';
+    return ST_OK;
+}
+
+enum status train_sample(struct trainer *t)
+{
+    struct generate_request q = generate_request(&t->cfg);
+    struct generate_result r;
+    struct sample s = {0};
+    enum status st = ST_OK;
+
+    q.write = keep;
+    q.context = &s;
+    if (t->place.at.dp->rank == 0)
+        st = generate_text(&r, &t->step.model, &t->place.at, &t->tokenizer, &q);
+    if (st != ST_OK)
+        host_raise(t->job, st);
+    st = host_agree(t->job, st);
+    if (st == ST_OK)
+        log_info("\nsample of %lld tokens\n%s%s\n", (long long)r.tokens, t->cfg.sample.prompt,
+                 s.text ? s.text : "");
+    free(s.text);
+    return st;
+}
+
+void train_summary(const struct trainer *t, const char *config)
+{
+    double seconds = trainer_seconds(t);
+    double tokens = (double)t->done * (double)(t->cfg.train.batch * t->cfg.train.seq);
+    char a[TEXT_NUMBER], b[TEXT_NUMBER], d[TEXT_NUMBER], launch[64] = "";
+    const char *self = program_invocation_name;
+
+    log_info("done       %lld steps in %s  %s tokens  %s tok/s  best validation loss %.4f "
+             "(perplexity %.2f)",
+             (long long)t->done, text_duration(a, seconds), text_count(b, tokens),
+             text_count(d, tokens / seconds), t->best, exp(t->best));
+    log_info("run folder %s: config.yaml, metrics.jsonl, train.log%s", t->dir.path,
+             t->cfg.run.save ? ", best/, final/" : "");
+    if (t->done < t->cfg.train.steps || !t->cfg.run.save)
+        return;
+    if (host_size(t->job) > 1)
+        snprintf(launch, sizeof launch, "launch -n %d -- ", host_size(t->job));
+    log_info("\nnext");
+    log_info("  %s generate %s --prompt \"ROMEO:\" --temperature 0.7     # more text", self,
+             t->dir.path);
+    log_info("  %s %strain %s train.steps=%lld run.dir=%s-longer     # a longer run", self, launch,
+             config, (long long)t->cfg.train.steps * 3, t->dir.path);
+    log_info("  %s train %s --dry-run parallel.tp=4 --ranks 4     # what 4 ranks would send", self,
+             config);
+}
