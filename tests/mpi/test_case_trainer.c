@@ -138,7 +138,8 @@ START_TEST(n13_skips_are_bounded)
     st = trainer_run(t);
     CHECK(st == ST_ENUMERIC, "status %d", (int)st);
     CHECK(rank != 0 || strstr(status_message(), "10 updates in a row"), "%s", status_message());
-    CHECK(t->done < 40 && t->skips == TRAINER_MAX_SKIPS, "%d steps, %d skips", (int)t->done,
+    /* the first rank that counts ten takes the others out of that step */
+    CHECK(t->done < 10 && t->skips >= TRAINER_MAX_SKIPS - 1, "%d steps, %d skips", (int)t->done,
           t->skips);
     status_clear();
     OK(trainer_close(t));
