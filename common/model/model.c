@@ -1,5 +1,6 @@
 #include "common/model/model.h"
 
+#include "common/backend/planted.h"
 #include "common/base/elementary.h"
 
 #include <math.h>
@@ -263,6 +264,9 @@ double model_flops_per_token(const struct model *m)
         const struct param *row = &m->params.item[i];
 
         if (row->role == ROLE_GAIN || (row->role == ROLE_EMBED && !row->twice))
+            continue;
+        if (PLANTED(PLANTED_FLOPS) && m->strategy->low_rank &&
+            (row->role == ROLE_IN_B || row->role == ROLE_OUT_B))
             continue;
         weights += (double)row->real_rows * (double)row->cols;
     }

@@ -13,6 +13,7 @@
  * part, z = (sum over ranks of h A') / rms(sum over ranks of s). Backward has one all-reduce too,
  * of the latents' gradient; the norm's own gradient needs only <dz, z>, which every rank knows.
  */
+#include "common/backend/planted.h"
 #include "common/parallel/strategy.h"
 
 #include <string.h>
@@ -110,10 +111,15 @@ static enum status down(struct tp_env *env, const struct proj *w, const struct t
                              .a = *x,
                              .b = w->a[i],
                              .kind = GEMM_NT,
-                             .k_scale = norm.l};
+                             .k_scale = PLANTED(PLANTED_OWN_SCALE) ? NULL : norm.l};
     TRY(op_gemm(env->dev, g, w->n)); /* partial */
-    TRY(reduce_latents(env, zsum, w->n, norm.s, forward_purpose(env, LEDGER_TP_FORWARD)));
+    TRY(reduce_latents(env, zsum, w->n, PLANTED(PLANTED_SHARD_NORM) ? NULL : norm.s,
+                       forward_purpose(env, LEDGER_TP_FORWARD)));
     TRY(comm_wait(env->tp));
+    if (PLANTED(PLANTED_SHARD_NORM) && norm.s)
+        TRY(planted_scale(env->dev, norm.s, 0, env->tp->size, NULL));
+    if (PLANTED(PLANTED_OWN_SCALE) && norm.l)
+        TRY(planted_scale(env->dev, &zsum[0], 0, 1.0, norm.l));
     for (int i = 0; i < (env->grouping ? 1 : w->n); i++) {
         struct tensor z = env->grouping ? a->z : member_cols(&a->z, i, w->n, 1);
         struct tensor o = env->grouping ? *act : member_cols(act, i, w->n, 1);
@@ -270,6 +276,8 @@ static enum status in_backward(struct tp_env *env, const struct proj *w, struct 
     TRY(scratch_tokens(env, &u, env->act, a->z.rows, a->z.cols, 1));
     TRY(scratch_tokens(env, &coef, env->dev->wide, a->z.rows, 2, 1));
     TRY(up_backward(env, w, dw, a, io->dy, &u, online ? &coef : NULL));
+    if (PLANTED(PLANTED_DETACHED) && online)
+        TRY(planted_scale(env->dev, &coef, 1, 0.0, NULL)); /* beta = 0 */
     TRY(norm_down_backward(env, w, dw, a, io, &u, &coef));
     arena_release(env->scratch, mark);
     return ST_OK;

@@ -1,5 +1,7 @@
 #include "common/train/optimizer.h"
 
+#include "common/backend/planted.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,9 +22,10 @@ static void list_pieces(struct optimizer *o)
             if (g < local_grains(o->model, &p->item[i]))
                 o->piece[n++] = param_grain(&p->item[i], &p->item[i].g, g);
     o->cut = n;
-    for (int i = 0; i < p->n; i++)
-        if (p->item[i].cut == CUT_NONE)
-            o->piece[n++] = p->item[i].g;
+    for (int copy = 0; copy < (PLANTED(PLANTED_NORM_COPIES) ? o->model->tp_size : 1); copy++)
+        for (int i = 0; i < p->n; i++)
+            if (p->item[i].cut == CUT_NONE)
+                o->piece[n++] = p->item[i].g;
     o->whole = n - o->cut;
 }
 
@@ -54,7 +57,8 @@ static enum status take(struct arena *a, struct tensor *t, int64_t rows)
 enum status optimizer_open(struct optimizer *o, struct model *m, struct arena *state)
 {
     const struct params *p = &m->params;
-    size_t most = (size_t)p->n * (size_t)m->shape.grains;
+    size_t copies = PLANTED(PLANTED_NORM_COPIES) ? (size_t)m->tp_size : 0;
+    size_t most = (size_t)p->n * ((size_t)m->shape.grains + copies);
 
     memset(o, 0, sizeof *o);
     o->model = m;
@@ -64,7 +68,7 @@ enum status optimizer_open(struct optimizer *o, struct model *m, struct arena *s
         return fail(ST_ENOMEM, "no memory for the optimiser's tables of %zu entries", most);
     list_pieces(o);
     list_items(o);
-    o->exact = m->cfg->parallel.layout_exact;
+    o->exact = m->cfg->parallel.layout_exact && !PLANTED(PLANTED_TIED_ORDER);
     o->flat = tensor_view(p->item[0].g.data, p->wide, 1,
                           (int64_t)((o->exact ? p->plane : p->flat) / dtype_size(p->wide)));
     TRY(take(state, &o->table, (int64_t)o->cut * m->tp_size + o->whole));

@@ -1,5 +1,6 @@
 #include "common/train/step.h"
 
+#include "common/backend/planted.h"
 #include "common/backend/record.h"
 
 #include <math.h>
@@ -245,12 +246,14 @@ static enum status run_until(struct step *s, enum instruction_kind stop, double 
 enum status step_train(struct step *s, const int32_t *tokens, const int32_t *targets, int64_t valid,
                        int64_t t, double lr, struct step_result *r)
 {
-    double norm_scale[2], sum;
+    double norm_scale[2], sum, scale = 1.0 / (double)valid;
 
     if (valid < 1)
         return fail(ST_EFORMAT, "a global batch has no target to learn from: every one is padding");
     TRY(upload(s, tokens, targets));
-    TRY(run_until(s, (enum instruction_kind) - 1, 1.0 / (double)valid, t, lr));
+    if (PLANTED(PLANTED_RANK_MEANS))
+        scale = 1.0 / (double)(planted_valid(targets, s->tokens.rows) * s->at.dp->size);
+    TRY(run_until(s, (enum instruction_kind) - 1, scale, t, lr));
     TRY(total_loss(s, &sum));
     TRY(device_download(s->at.dev, norm_scale, s->optimizer.norm_scale.data, sizeof norm_scale));
     *r = (struct step_result){.loss = sum / (double)valid,

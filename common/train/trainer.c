@@ -1,5 +1,6 @@
 #include "common/train/trainer.h"
 
+#include "common/backend/planted.h"
 #include "common/base/hash.h"
 #include "common/base/log.h"
 #include "common/base/text.h"
@@ -181,6 +182,9 @@ enum status trainer_validate(struct trainer *t, double *loss, int64_t *valid)
             break;
     }
     *loss = sum / (double)*valid;
+    if (PLANTED(PLANTED_EVALUATION))
+        *loss *=
+            (double)loader_batches(&t->validation) / (double)(loader_batches(&t->validation) + 1);
     return ST_OK;
 }
 

@@ -1,0 +1,51 @@
+#!/bin/sh
+# Mistakes that public code has made, switched on one by one in narrows-planted: narrows validate
+# must notice each, by the shortest of its checks that can, and must pass without any.
+# shellcheck disable=SC1091,SC2154 # lib.sh sets dir, text, reads status
+. "$SOURCE/tests/cli/lib.sh"
+need_mpirun
+program=$(dirname -- "$NARROWS")/narrows-planted
+cd "$SOURCE" || exit 1
+
+# check WANT WHAT WORDS...: validate WORDS with mistake $mistake (0: none) ends with status WANT.
+check() {
+    want=$1 claim=$2
+    shift 2
+    status=0
+    : >"$dir/err"
+    NARROWS_PLANTED=$mistake timeout 300 "$program" validate "$@" >"$dir/out" 2>"$dir/err" ||
+        status=$?
+    misses=$(grep -c ' MISS$' "$dir/out" || true)
+    if [ "$status" = "$want" ] && { [ "$want" = 0 ] || [ "$misses" -gt 0 ]; }; then
+        ok "$claim ($misses missed)"
+    else
+        not_ok "$claim" "status $status with $misses misses, not status $want"
+    fi
+}
+
+# caught NUMBER WHAT WORDS...: the check passes without a mistake and fails with this one.
+last=
+caught() {
+    this=$1 what=$2
+    shift 2
+    mistake=0
+    [ "$last" = "$*" ] || check 0 "no mistake: $*" "$@"
+    last=$*
+    mistake=$this
+    check 1 "$what" "$@"
+}
+
+caught 1 "RMSNorm of a rank's own shard" strategies --quick --only "cola fp64, btp on 2 ranks"
+caught 2 "statistic without its gradient" gradients --quick --only "cola btp online, outer SiLU"
+caught 3 "rescaled by the rank's own factor after the sum" \
+    strategies --quick --only "cola fp64, btp online_local on 2 ranks"
+caught 4 "grad norm counts whole parameters once a rank" \
+    layouts --steps 1 --ranks 2 --quick --only "cola vanilla strong"
+caught 5 "mean of the replicas' means" \
+    layouts --steps 1 --ranks 2 --quick --only "cola vanilla strong"
+caught 6 "validation loss divided by n + 1" layouts --quick --only "validation loss"
+caught 7 "last residual dropped" gradients --quick --only "witness svd, fp64"
+caught 8 "FLOPs without the up-projections" ledger --quick --only FLOPs
+caught 9 "tied gradients joined before their sum over replicas" \
+    layouts --steps 1 --ranks 2 --quick --only "svd btp tied"
+finish
