@@ -38,9 +38,16 @@ static enum status up_reduced(struct tp_env *env, const struct proj *w, const st
     size_t mark = arena_mark(env->scratch);
     struct tensor sum[PROJ_MAX], act;
 
+    TRY(lowrank_act(env, &act, &a->z, 1));
+    if (env->tp->size == 1) { /* straight to y: each value is rounded once here as below */
+        for (int i = 0; i < w->n; i++)
+            sum[i] = tensor_grained(io->y[i], io->y[i].row_grains, 1);
+        TRY(lowrank_up(env, w, &act, io->resid, sum));
+        arena_release(env->scratch, mark);
+        return ST_OK;
+    }
     for (int i = 0; i < w->n; i++)
         TRY(scratch_tokens(env, &sum[i], env->payload, io->y[i].rows, w->b[i].rows, 1));
-    TRY(lowrank_act(env, &act, &a->z, 1));
     TRY(lowrank_up(env, w, &act, NULL, sum)); /* partial */
     for (int i = 0; i < (grouped ? 1 : w->n); i++)
         TRY(reduce_begin(env, &sum[i], grouped ? w->n : 1, purpose));
