@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PLANS_MAX = 32 };
+enum { PLANS_MAX = 128 };
 #define WORKSPACE_LIMIT ((int64_t)1 << 30) /* bytes */
 
 struct plan {
