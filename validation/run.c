@@ -79,7 +79,8 @@ static enum status words_of(char *out, const struct check_options *o, const char
     snprintf(text, sizeof text,
              "%s train.eval_every=0 train.log_every=1000 %s train.steps=%lld run.dir=%s/run "
              "run.hash=on run.save=off parallel.timeout=60 %s",
-             o->config ? "" : CASE_TINY "train.lr=3e-3 train.clip=0.5",
+             o->config ? "train.warmup=0 train.schedule=constant"
+                       : CASE_TINY "train.lr=3e-3 train.clip=0.5",
              o->config ? "" : "run.threads=1", (long long)o->steps, folder, more);
     return case_words(out, text);
 }
