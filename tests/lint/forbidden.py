@@ -11,8 +11,15 @@ ANY = r".*"
 
 # pattern, files it is looked for in, why not and what instead, files that may (a pattern)
 RULES = (
-    (r"\b(exit|_exit|abort|MPI_Abort|quick_exit)\s*\(", CODE,
+    (r"\b(exit|abort|quick_exit)\s*\(", CODE,
      "only cli/main.c ends the program; return a status", r"common/cli/main\.c$"),
+    # host.c: when ranks are gone, MPI_Finalize would wait for them for ever.
+    (r"\b(MPI_Abort|_Exit)\s*\(", CODE,
+     "only cli/main.c ends the program; return a status",
+     r"common/(cli/main|backend/host)\.c$"),
+    # interrupt.c: the second Ctrl-C, in a signal handler; launch_job.c: a forked child.
+    (r"\b_exit\s*\(", CODE, "only cli/main.c ends the program; return a status",
+     r"common/cli/(interrupt|launch_job)\.c$"),
     (r"\bgoto\b", ALL_C, "no goto; return early or split the function", None),
     (r"\btypedef\b", CODE, "no typedef; struct x and enum x stay visible", None),
     (r"\b(strcpy|strcat|sprintf|vsprintf|gets|strtok|atoi|atol|atof)\s*\(", CODE,
@@ -22,7 +29,9 @@ RULES = (
     (r"\b(setjmp|longjmp|alloca)\b", ALL_C, "hides control flow or memory", None),
     (r"\b(sin|cos|tan|exp|exp2|expm1|log|log2|log10|log1p|pow|tanh|erf|cbrt|sincos)[fl]?\s*\(",
      HOST_MATH, "libm picks its code by processor, so bits would differ between machines; "
-     "use common/base/elementary.h", None),
+     "use common/base/elementary.h",
+     # Figures for a reader's eye, in a few digits: nothing is computed from them.
+     r"common/(train/metrics|cli/train)\.c$"),
     (r"#\s*pragma\s+omp\b[^\n]*\breduction\s*\(", HOST_MATH,
      "sums in an order that depends on the threads; sum in the fixed tree", None),
     (r"\batomic(Add|Sub|Exch|Max|Min)\s*\(\s*\(?\s*(float|double|__half|__nv_bfloat16)", r"gpu/.*",
@@ -79,6 +88,8 @@ CLEAN = {"common/cli/main.c": "int main(void)\n{\n    exit(1); /* exp( and goto 
          "README.md": "text\n"}
 PLANTED = [
     ({"common/train/a.c": "    exit(1);\n"}, "only cli/main.c"),
+    ({"common/backend/comm.c": "    MPI_Abort(c, 1);\n"}, "only cli/main.c"),
+    ({"common/cli/main.c": "    _exit(1);\n"}, "only cli/main.c"),
     ({"ref/a.c": "    goto out;\n"}, "no goto"),
     ({"ref/a.c": "    y = expf(x);\n"}, "libm picks"),
     ({"ref/a.c": "#pragma omp parallel for reduction(+ : s)\n"}, "fixed tree"),

@@ -20,7 +20,7 @@ BELOW["tests"] = BELOW["validation"] = ANY
 # library header: files that may include it (tests and validation may include all)
 LIBRARIES = (
     (r"mpi\.h", r"ref/|gpu/|common/cli/|common/backend/host"),
-    (r"cblas\.h|openblas.*", r"ref/"),
+    (r"cblas\.h|openblas.*", r"ref/|common/cli/blas_kernel"),  # the log names the kernel
     (r"cuda.*|cublas.*|nccl.*|cudnn.*", r"gpu/"),
     (r"check\.h", r"tests/"),
 )

@@ -16,6 +16,7 @@ NOT = (
     "clang-analyzer-optin.portability*",    # malloc(0) is never used through
     "misc-unused-parameters",               # the compilers' own warning judges better
     "bugprone-sizeof-expression",           # arrays of pointers are meant
+    "bugprone-suspicious-string-compare",   # strcmp() as a truth value is C's own idiom
     "bugprone-macro-parentheses",           # X-macros paste their arguments as they are
 )
 # Names: constants may be written in capitals, and macros that stand for a type or a function
