@@ -94,7 +94,7 @@ enum status config_markdown(FILE *out)
 
     config_default(&defaults);
     fputs("# Configuration\n\n"
-          "<!-- Written by `narrows config --markdown` from common/model/config_keys.def. -->\n\n"
+          "<!-- Written by `narrows config` from common/model/config_keys.def. -->\n\n"
           "A configuration is a YAML file of the sections below. Every key has a default. Keys on\n"
           "the command line, written `train.lr=1e-3`, win over the file; a preset\n"
           "(`model.preset: 60m-cola`, see `narrows presets`) gives sizes to the keys of `model`\n"
