@@ -78,5 +78,6 @@ enum status dry_run(struct host *job, struct config *cfg, int64_t ranks)
     TRY(config_resolve(cfg, ranks, tokenizer.vocab));
     tokenizer_close(&tokenizer);
     TRY(config_validate(cfg, ranks));
+    ranks = cfg->parallel.tp * cfg->parallel.dp;
     return host_rank(job) == 0 ? rehearse(cfg, ranks) : ST_OK;
 }

@@ -48,6 +48,14 @@ static enum status print_config(const struct host *job, struct config *cfg)
     return host_rank(job) == 0 ? config_table(stdout, cfg) : ST_OK;
 }
 
+/* One process rehearses whatever the configuration says. */
+static int64_t dry_ranks(const struct host *job, const struct train_options *o)
+{
+    if (o->ranks)
+        return o->ranks;
+    return host_size(job) > 1 ? host_size(job) : 0;
+}
+
 static const struct options_spec *spec_of(struct train_options *o, struct option *table,
                                           struct options_spec *spec)
 {
@@ -57,7 +65,8 @@ static const struct options_spec *spec_of(struct train_options *o, struct option
         {"--dry-run", 0, NULL, OPTION_SWITCH, &o->dry_run, 0, 0,
          "print parameters, memory, traffic and FLOPs of a step, then stop; allocates nothing "
          "large"},
-        {"--ranks", 0, "N", OPTION_INT, &o->ranks, 1, 1 << 20, "with --dry-run: as if on N ranks"},
+        {"--ranks", 0, "N", OPTION_INT, &o->ranks, 1, 1 << 20,
+         "with --dry-run: as if on N ranks (default: the job's; of one process, parallel.tp x dp)"},
         {0}};
 
     for (int i = 0; i < 4; i++)
@@ -97,7 +106,7 @@ enum status command_train(struct host *job, int argc, char **argv)
     if (st == ST_OK && o.print_config)
         st = host_agree(job, print_config(job, cfg));
     else if (st == ST_OK && o.dry_run)
-        st = host_agree(job, dry_run(job, cfg, o.ranks ? o.ranks : host_size(job)));
+        st = host_agree(job, dry_run(job, cfg, dry_ranks(job, &o)));
     else if (st == ST_OK)
         st = train(job, cfg, words.word[0]);
     free(cfg);
