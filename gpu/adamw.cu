@@ -1,6 +1,6 @@
+#include "gpu/fit.cuh"
 #include "gpu/gpu.h"
 #include "gpu/items.h"
-#include "gpu/kernel.cuh"
 
 /* Elements that one block updates: 256 threads, 8 at a time, 4 times. */
 enum { ADAMW_CHUNK = 8192 };

@@ -49,12 +49,14 @@ struct gpu_node gpu_graph_like(struct gpu_graph *g, cudnnDataType_t type, const 
 void gpu_graph_matmul(struct gpu_graph *g, const struct gpu_node *y, const struct gpu_node *a,
                       const struct gpu_node *b);
 
-/* y = mode(x, b, t); b and t may be NULL. precision: of the arithmetic. axis: of GEN_INDEX. */
+/* How a pointwise operation is done. precision: of the arithmetic. axis: of GEN_INDEX alone. */
 struct gpu_pointwise {
     cudnnPointwiseMode_t mode;
     cudnnDataType_t precision;
     int64_t axis;
 };
+
+/* y = how(x, b, t); b and t may be NULL. */
 void gpu_graph_pointwise(struct gpu_graph *g, struct gpu_pointwise how, const struct gpu_node *y,
                          const struct gpu_node *x, const struct gpu_node *b,
                          const struct gpu_node *t);

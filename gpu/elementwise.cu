@@ -1,7 +1,7 @@
 #include "gpu/elementwise.h"
 
+#include "gpu/fit.cuh"
 #include "gpu/gpu.h"
-#include "gpu/kernel.cuh"
 #include "gpu/tree.cuh"
 
 template <int FORM, int V>

@@ -1,5 +1,5 @@
+#include "gpu/fit.cuh"
 #include "gpu/gpu.h"
-#include "gpu/kernel.cuh"
 
 #include <cub/device/device_radix_sort.cuh>
 

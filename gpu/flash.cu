@@ -7,7 +7,7 @@
  * columns j, j + 32, ... of a result.
  */
 #include "gpu/attention.h"
-#include "gpu/kernel.cuh"
+#include "gpu/fit.cuh"
 
 enum { TILE = 32, OWN = 4, THREADS = 256 };
 
@@ -237,25 +237,31 @@ __global__ void __launch_bounds__(THREADS) flash_dq_kernel(struct flash_args a)
     tile_store<HD>(a.dq, rows, first, a.seq, col, a.head_dim, acc);
 }
 
+/* What a block knows of the queries it is at. */
+struct flash_place {
+    int64_t rows; /* first row of the sequence */
+    int query, head, own;
+};
+
 /* One tile of queries of one head joins dk and dv; lane j stands for query j. */
 template <int HD>
 static __device__ __forceinline__ void flash_dkv_step(float (&dk)[OWN][HD / 32],
                                                       float (&dv)[OWN][HD / 32],
                                                       const struct flash_args &a,
-                                                      const float *tiles, int64_t rows, int query,
-                                                      int head, int own)
+                                                      const float *tiles,
+                                                      const struct flash_place &at)
 {
     const float *k = tiles, *v = k + TILE * HD, *q = v + TILE * HD, *d_o = q + TILE * (HD + 1);
-    int i = query + threadIdx.x % 32;
-    int64_t row = rows + min(i, a.seq - 1);
-    float lse = a.lse.data[row * a.lse.stride + head], delta = a.delta[row * a.heads + head];
-    float p[OWN], dp[OWN];
+    int i = at.query + threadIdx.x % 32;
+    int64_t row = at.rows + min(i, a.seq - 1);
+    float lse = a.lse.data[row * a.lse.stride + at.head];
+    float delta = a.delta[row * a.heads + at.head], p[OWN], dp[OWN];
 
     tile_dot<HD>(p, k, q);
     tile_dot<HD>(dp, v, d_o);
 #pragma unroll
     for (int r = 0; r < OWN; r++) {
-        p[r] = i < a.seq && own + r <= i ? expf(p[r] * a.scale - lse) : 0.0f;
+        p[r] = i < a.seq && at.own + r <= i ? expf(p[r] * a.scale - lse) : 0.0f;
         dp[r] = p[r] * (dp[r] - delta) * a.scale;
     }
     tile_add<HD>(dv, p, d_o);
@@ -284,7 +290,7 @@ __global__ void __launch_bounds__(THREADS) flash_dkv_kernel(struct flash_args a)
             tile_load<HD, V>(q, HD + 1, a.q, rows + query, a.seq - query, col, a.head_dim);
             tile_load<HD, V>(d_o, HD + 1, a.d_o, rows + query, a.seq - query, col, a.head_dim);
             __syncthreads();
-            flash_dkv_step<HD>(dk, dv, a, k, rows, query, head, own);
+            flash_dkv_step<HD>(dk, dv, a, k, flash_place{rows, query, head, own});
         }
     tile_store<HD>(a.dk, rows, first, a.seq, kv_col, a.head_dim, dk);
     tile_store<HD>(a.dv, rows, first, a.seq, kv_col, a.head_dim, dv);

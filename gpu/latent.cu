@@ -1,5 +1,5 @@
+#include "gpu/fit.cuh"
 #include "gpu/gpu.h"
-#include "gpu/kernel.cuh"
 
 struct latent_args {
     struct view z, a, zsum; /* a.data NULL: z alone */

@@ -1,5 +1,5 @@
+#include "gpu/fit.cuh"
 #include "gpu/gpu.h"
-#include "gpu/kernel.cuh"
 #include "gpu/tree.cuh"
 
 /* A softmax over part of the vocabulary: largest logit, sum of exp(l - largest), target's logit. */

@@ -1,6 +1,6 @@
 #include "gpu/lse.h"
 
-#include "gpu/kernel.cuh"
+#include "gpu/fit.cuh"
 
 __global__ void lse_kernel(struct column by_row, float *by_head, int64_t rows, int64_t seq,
                            int64_t heads, int out)

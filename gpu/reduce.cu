@@ -1,8 +1,8 @@
 #include "gpu/reduce.h"
 
+#include "gpu/fit.cuh"
 #include "gpu/gpu.h"
 #include "gpu/items.h"
-#include "gpu/kernel.cuh"
 
 extern "C" enum status gpu_parts_of(struct gpu_parts *p, struct gpu_device *dev, int64_t rows,
                                     int64_t cols, int64_t blocks)

@@ -1,5 +1,5 @@
+#include "gpu/fit.cuh"
 #include "gpu/gpu.h"
-#include "gpu/kernel.cuh"
 
 /* What a pass over a row makes of its sum of squares. */
 enum rms_kind { RMS_STAT, RMS_SHORT, RMS_SCALED };

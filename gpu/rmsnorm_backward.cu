@@ -1,6 +1,6 @@
 /* Backward of the norms: one pass over the rows, with the gain's gradient summed beside it. */
+#include "gpu/fit.cuh"
 #include "gpu/gpu.h"
-#include "gpu/kernel.cuh"
 #include "gpu/reduce.h"
 
 /* Columns of a block of the kernel below: so many floats of shared memory. */

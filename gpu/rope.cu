@@ -1,5 +1,5 @@
+#include "gpu/fit.cuh"
 #include "gpu/gpu.h"
-#include "gpu/kernel.cuh"
 
 /* A row has `items` pieces of V pairs; piece k belongs to head k / per_head. */
 template <int FORM, int V>

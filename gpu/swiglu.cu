@@ -1,5 +1,5 @@
+#include "gpu/fit.cuh"
 #include "gpu/gpu.h"
-#include "gpu/kernel.cuh"
 
 template <int FORM, int V>
 __global__ void swiglu_forward_kernel(struct view f, struct view g, struct view u,

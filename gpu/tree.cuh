@@ -7,6 +7,7 @@
 /* Depths of the two trees that kernels are compiled with: 8 and 1024 ranks. */
 enum { TREE_SMALL = 3, TREE_LARGE = 10 };
 
+/* See below. */
 template <class T, int DEPTH, class L>
 static __device__ __forceinline__ T tree_join(const L &leaf, int lo, int hi);
 

@@ -1,7 +1,6 @@
 /* Products that the GPU backend puts together: what is put together, what must not be, and that
- * the result is the same. Needs no GPU; the source is included because a build without CUDA has no
- * libgpu.a to link. */
-#include "gpu/plan.c" /* NOLINT(bugprone-suspicious-include) */
+ * the result is the same. Needs no GPU. */
+#include "gpu/plan.h"
 
 #include <check.h>
 #include <stdlib.h>
