@@ -49,8 +49,7 @@ static enum status one_step(struct worker *w)
 static enum status same_counts(struct worker *w)
 {
     int n = host_size(w->host);
-    int64_t mine[LEDGER_COUNT][3];
-    char *all = malloc((size_t)n * sizeof mine);
+    int64_t mine[LEDGER_COUNT][3], (*all)[LEDGER_COUNT][3] = calloc((size_t)n, sizeof *all);
     enum status st;
 
     if (!all)
@@ -64,7 +63,7 @@ static enum status same_counts(struct worker *w)
     }
     st = host_gather(w->host, all, mine, sizeof mine);
     for (int i = 1; st == ST_OK && i < n; i++)
-        if (memcmp(all, all + (size_t)i * sizeof mine, sizeof mine))
+        if (memcmp(all[0], all[i], sizeof mine) != 0)
             st = fail(ST_EMISMATCH, "rank %d has sent other calls or sizes than rank 0", i);
     free(all);
     return st == ST_OK && w->writing ? safetensors_put(&w->out, "ledger", mine) : st;
