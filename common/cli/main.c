@@ -58,7 +58,7 @@ static void report(enum status st)
 
 enum { CALL = 256 }; /* bytes of what a rank was started for; longer ones are compared so far */
 
-/* out = "train --dry-run": the command and its options, without values, which the command checks. */
+/* out = "train --dry-run": the command and its options without values, which it checks itself. */
 static void describe_call(char out[CALL], int argc, char **argv)
 {
     size_t n = (size_t)snprintf(out, CALL, "%s", argv[1]);

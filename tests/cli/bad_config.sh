@@ -7,6 +7,8 @@
 t=$dir/t.yaml
 plain "$t"
 
+expect "the checks of these tests can fail" sh "$SOURCE/tests/cli/lib.sh"
+
 # L12: without mpirun; help and version need no MPI at all.
 ends_well "L12 without mpirun" 0 train "$t" train.steps=1
 ends_well "L12 help" 0 help

@@ -212,7 +212,7 @@ START_TEST(n36_start_values_are_all_different)
         for (int i = 0; i < p->n; i++) {
             const struct param *row = &p->item[i];
             double *w = tiny_run_values(&r, param_value(row));
-            /* The beginning: shapes differ. Whole ones are drawn alike on each rank, as they must. */
+            /* The beginning: shapes differ. Whole ones are drawn alike on each rank. */
             uint64_t h = row->sigma > 0 ? hash_bytes(w, 8 * sizeof *w) : 0;
 
             OK(host_gather(r.at.tp_host, all + 4 * i, &h, sizeof h));
@@ -232,7 +232,7 @@ START_TEST(n36_start_values_are_all_different)
 }
 END_TEST
 
-/* N37: replicas that start with different weights. (Different environments: tests/cli/case_run.sh) */
+/* N37: replicas that start with different weights. (Environments: tests/cli/case_run.sh) */
 START_TEST(n37_replicas_start_alike)
 {
     const struct tiny_form *form = &tiny_forms[_i];

@@ -88,8 +88,9 @@ static void read_epoch(int64_t seen[SEQUENCES], struct trainer *t)
     }
 }
 
-/* N27: ranks that shuffle by seeds of their own read some sequences twice and others never. In each
- * epoch every sequence is read once, over all replicas; and both ranks of a replica read the same. */
+/* N27: ranks that shuffle by seeds of their own read some sequences twice and others never. In
+ * each epoch every sequence is read once, over all replicas; both ranks of a replica read the
+ * same. */
 START_TEST(n27_every_sequence_once)
 {
     static const struct tiny_layout layouts[] = {{1, 4, 0}, {1, 4, 1}, {2, 2, 0}, {4, 1, 0}};

@@ -1,5 +1,5 @@
-/* The models of the table of reported faults (T, T8) in any layout on ranks of a job, driven step by
- * step with texts that depend on the global sample alone. Used by tests/unit/test_case_* and
+/* The models of the table of reported faults (T, T8) in any layout on ranks of a job, driven step
+ * by step with texts that depend on the global sample alone. Used by tests/unit/test_case_* and
  * tests/mpi/test_case_*. Failures end the test. */
 #ifndef TESTS_UNIT_TINY_RUN_H
 #define TESTS_UNIT_TINY_RUN_H
@@ -56,8 +56,8 @@ struct tiny_run {
     int64_t valid;
 };
 
-/* cfg = defaults, then `shape`, then `changes` (NULL-ended lists; changes may be NULL), resolved and
- * validated for tp x dp ranks. */
+/* cfg = defaults, then `shape`, then `changes` (NULL-ended lists; changes may be NULL), resolved
+ * and validated for tp x dp ranks. */
 void tiny_run_config(struct config *cfg, const char *const *shape, const char *const *changes,
                      struct tiny_layout layout);
 
