@@ -31,7 +31,7 @@ RULES = (
      HOST_MATH, "libm picks its code by processor, so bits would differ between machines; "
      "use common/base/elementary.h",
      # Figures for a reader's eye, in a few digits: nothing is computed from them.
-     r"common/(train/metrics|cli/train)\.c$"),
+     r"common/(train/metrics|cli/train\w*)\.c$"),
     (r"#\s*pragma\s+omp\b[^\n]*\breduction\s*\(", HOST_MATH,
      "sums in an order that depends on the threads; sum in the fixed tree", None),
     (r"\batomic(Add|Sub|Exch|Max|Min)\s*\(\s*\(?\s*(float|double|__half|__nv_bfloat16)", r"gpu/.*",
