@@ -70,7 +70,7 @@ struct host_poll {
 struct host_poll host_poll_start(void);
 
 /* One turn of the wait: yields the processor (after a short spin) and returns ST_OK to go on.
- * Errors: ST_EPEER when a rank raised, ST_ECOMM at the deadline; what names the thing waited for. */
+ * Errors: ST_EPEER when a rank raised, ST_ECOMM at the deadline; what: the thing waited for. */
 enum status host_poll(struct host_poll *p, struct host *h, const char *what);
 
 /* All ranks return the same status: that of the lowest rank whose st is neither ST_OK nor

@@ -6,6 +6,7 @@
 #include "common/cli/commands.h"
 #include "common/cli/options.h"
 #include "common/cli/yaml.h"
+#include "common/data/tokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -50,13 +51,21 @@ static enum status random_batch(struct bench_case *c)
     return ST_OK;
 }
 
+static enum status settle(struct bench_case *c, int ranks)
+{
+    struct tokenizer t;
+
+    TRY(tokenizer_open(&t, c->cfg.data.tokenizer));
+    TRY(config_resolve(&c->cfg, ranks, t.vocab));
+    tokenizer_close(&t);
+    return config_validate(&c->cfg, ranks);
+}
+
 static enum status open_case(struct bench *b, struct bench_case *c)
 {
     struct step_memory memory;
-    int ranks = host_size(b->job);
 
-    TRY(host_agree(b->job, config_resolve(&c->cfg, ranks, c->cfg.model.vocab)));
-    TRY(host_agree(b->job, config_validate(&c->cfg, ranks)));
+    TRY(host_agree(b->job, settle(c, host_size(b->job))));
     host_set_timeout(b->job, c->cfg.parallel.timeout);
     TRY(place_open(&c->place, &c->cfg, b->job));
     TRY(step_plan(&memory, NULL, NULL, &c->cfg, place_wide(&c->cfg), 1));

@@ -32,5 +32,5 @@ void blas_kernel_choose(char **argv)
         return;
     if (!setenv("OPENBLAS_CORETYPE", best, 1)) /* set now, so that this happens once */
         execv("/proc/self/exe", argv);
-    /* Where that cannot be done the slow kernels stay: the device warns of them. */
+    /* Where that cannot be done the slow kernels stay; the table of settings names them. */
 }

@@ -14,7 +14,7 @@
  * of the latents' gradient; the norm's own gradient needs only <dz, z>, which every rank knows.
  */
 #include "common/backend/planted.h"
-#include "common/parallel/strategy.h"
+#include "common/parallel/btp_ends.h"
 
 #include <string.h>
 
@@ -96,6 +96,17 @@ struct down_norm {
     const struct tensor *l;
 };
 
+/* z and act from the arrived sum; nothing is written that stands there already. */
+static enum status finish_latents(struct tp_env *env, struct tensor *z, struct tensor *act,
+                                  const struct tensor *zsum, const struct tensor *s)
+{
+    struct tensor *other = act->data == z->data ? NULL : act;
+
+    if (s || zsum->data != z->data)
+        return op_latent_forward(env->dev, z, other, zsum, s, env->lat);
+    return other ? op_latent_act(env->dev, act, z, env->lat) : ST_OK;
+}
+
 /* z = (sum over ranks of x A') scaled by 1/rms(s) when a statistic is given, and act = act(z).
  * x [M, in_l]. */
 static enum status down(struct tp_env *env, const struct proj *w, const struct tensor *x,
@@ -124,8 +135,7 @@ static enum status down(struct tp_env *env, const struct proj *w, const struct t
         struct tensor z = env->grouping ? a->z : member_cols(&a->z, i, w->n, 1);
         struct tensor o = env->grouping ? *act : member_cols(act, i, w->n, 1);
 
-        TRY(op_latent_forward(env->dev, &z, o.data == z.data ? NULL : &o, &zsum[i], norm.s,
-                              env->lat)); /* [M, n r] */
+        TRY(finish_latents(env, &z, &o, &zsum[i], norm.s)); /* [M, n r] */
     }
     arena_release(env->scratch, mark);
     return ST_OK;
@@ -297,139 +307,6 @@ static enum status out_backward(struct tp_env *env, const struct proj *w, struct
     return ST_OK;
 }
 
-/* Untied: each rank looks up its own columns. Tied (cut over V): look-up, then a reduce-scatter
- * with one addend that is not zero. */
-static enum status embed_forward(struct tp_env *env, const struct ends *w, struct tensor *x,
-                                 const struct tensor *tokens)
-{
-    size_t mark = arena_mark(env->scratch);
-    int64_t m = tokens->rows;
-    int p = env->tp->size;
-    struct tensor full, parts;
-
-    if (!w->tied || p == 1)
-        return op_embed_forward(env->dev, x, &w->embed, tokens, 0);
-    TRY(scratch_tokens(env, &full, env->act, m, w->embed.cols, 1));
-    TRY(scratch_tensor(env, &parts, env->act, m * p, x->cols));
-    TRY(op_embed_forward(env->dev, &full, &w->embed, tokens, env->tp->rank * w->embed.rows));
-    TRY(op_cols_split(env->dev, &parts, &full));
-    ledger_for(env->ledger, LEDGER_EMBED);
-    TRY(comm_reduce_scatter(env->tp, x, &parts));
-    arena_release(env->scratch, mark);
-    return ST_OK;
-}
-
-static enum status embed_backward(struct tp_env *env, struct ends *dw, const struct tensor *dx,
-                                  const struct tensor *tokens)
-{
-    size_t mark = arena_mark(env->scratch);
-    int64_t m = tokens->rows;
-    int p = env->tp->size;
-    struct tensor full, parts;
-
-    if (!dw->tied || p == 1)
-        return op_embed_backward(env->dev, &dw->embed, dx, tokens, 0, env->plan);
-    TRY(scratch_tokens(env, &full, env->act, m, dw->embed.cols, 1));
-    TRY(scratch_tensor(env, &parts, env->act, m * p, dx->cols));
-    ledger_for(env->ledger, LEDGER_EMBED);
-    TRY(comm_all_gather(env->tp, &parts, dx));
-    TRY(op_cols_join(env->dev, &full, &parts));
-    TRY(op_embed_backward(env->dev, &dw->embed, &full, tokens, env->tp->rank * dw->embed.rows,
-                          env->plan));
-    arena_release(env->scratch, mark);
-    return ST_OK;
-}
-
-/* h [M, d] on every rank: norm of the shard with the whole statistic s, then an all-gather. */
-static enum status head_input(struct tp_env *env, const struct ends *w, const struct tensor *x,
-                              struct tensor *h, struct tensor *s)
-{
-    int64_t m = x->rows;
-    int p = env->tp->size;
-    struct tensor h_l, parts;
-
-    if (p == 1)
-        return op_rms_norm(env->dev, h, s, x, &w->gain, env->norm);
-    TRY(scratch_tokens(env, &h_l, env->act, m, x->cols, env->grains));
-    TRY(scratch_tensor(env, &parts, env->act, m * p, x->cols));
-    TRY(op_rms_stat(env->dev, s, x));
-    TRY(reduce_begin(env, s, 1, LEDGER_HEAD));
-    TRY(comm_wait(env->tp));
-    TRY(op_rms_apply(env->dev, &h_l, x, &w->gain, s, env->norm));
-    TRY(comm_all_gather(env->tp, &parts, &h_l));
-    return op_cols_join(env->dev, h, &parts);
-}
-
-/* dx = gradient through the final norm, from dh [M, d], this rank's partial sum: reduce-scatter,
- * then one number a token for the norm. The queued weight gradient runs under the first. */
-static enum status head_input_backward(struct tp_env *env, const struct ends *w, struct ends *dw,
-                                       const struct head_io *io, const struct tensor *dh,
-                                       const struct tensor *s)
-{
-    int64_t m = dh->rows;
-    struct tensor parts, sum = *dh, t, c, coef;
-    struct rms_grad g;
-
-    if (env->tp->size > 1) {
-        TRY(scratch_tensor(env, &parts, dh->dtype, m * env->tp->size, io->x->cols));
-        TRY(scratch_tokens(env, &sum, dh->dtype, m, io->x->cols, 1));
-        TRY(op_cols_split(env->dev, &parts, dh));
-        ledger_for(env->ledger, LEDGER_HEAD);
-        TRY(comm_reduce_scatter_begin(env->tp, &sum, &parts));
-    }
-    TRY(wgrad_run(&env->wgrad, env->dev, env->plan));
-    TRY(comm_wait(env->tp));
-    sum.col_grains = env->grains;
-    TRY(to_act(env, &t, &sum));
-    TRY(scratch_tokens(env, &c, env->dev->wide, m, 1, 1));
-    TRY(scratch_tokens(env, &coef, env->dev->wide, m, 2, 1));
-    TRY(op_rms_dot(env->dev, &c, &t, io->x, &w->gain));
-    TRY(reduce_begin(env, &c, 1, LEDGER_HEAD));
-    TRY(comm_wait(env->tp));
-    TRY(op_rms_coef(env->dev, &coef, &c, s, env->norm));
-    g = (struct rms_grad){.dx = *io->dx, .dgain = dw->gain, .t = t, .x = *io->x, .gain = w->gain};
-    return op_rms_backward(env->dev, &g, &coef, env->plan);
-}
-
-static enum status head(struct tp_env *env, const struct ends *w, struct ends *dw,
-                        const struct head_io *io)
-{
-    size_t mark = arena_mark(env->scratch);
-    int64_t m = io->x->rows;
-    struct tensor h, s, dh;
-
-    TRY(scratch_tokens(env, &h, env->act, m, w->head.cols, 1));
-    TRY(scratch_tokens(env, &s, env->dev->wide, m, 1, 1));
-    if (io->scale != 0.0)
-        TRY(scratch_tokens(env, &dh, env->payload, m, w->head.cols, 1));
-    TRY(head_input(env, w, io->x, &h, &s));
-    TRY(head_loss(env, w, dw, &h, io, &dh));
-    if (io->scale != 0.0) {
-        TRY(device_zero(env->dev, io->dx->data,
-                        (size_t)tensor_count(io->dx) * dtype_size(io->dx->dtype)));
-        TRY(head_input_backward(env, w, dw, io, &dh, &s));
-    }
-    arena_release(env->scratch, mark);
-    return ST_OK;
-}
-
-static enum status logits(struct tp_env *env, const struct ends *w, const struct tensor *x,
-                          struct tensor *out)
-{
-    size_t mark = arena_mark(env->scratch);
-    struct tensor h, s;
-    struct gemm g;
-
-    TRY(scratch_tokens(env, &h, env->act, x->rows, w->head.cols, 1));
-    TRY(scratch_tokens(env, &s, env->dev->wide, x->rows, 1, 1));
-    TRY(head_input(env, w, x, &h, &s));
-    g = (struct gemm){.y = *out, .a = h, .b = w->head, .kind = GEMM_NT};
-    g.b.col_grains = 1;
-    TRY(op_gemm(env->dev, &g, 1));
-    arena_release(env->scratch, mark);
-    return ST_OK;
-}
-
 const struct tp_strategy btp_strategy = {
     .name = "btp",
     .low_rank = 1,
@@ -441,8 +318,8 @@ const struct tp_strategy btp_strategy = {
     .in_backward = in_backward,
     .out_forward = out_forward,
     .out_backward = out_backward,
-    .embed_forward = embed_forward,
-    .embed_backward = embed_backward,
-    .head = head,
-    .logits = logits,
+    .embed_forward = btp_embed_forward,
+    .embed_backward = btp_embed_backward,
+    .head = btp_head,
+    .logits = btp_logits,
 };

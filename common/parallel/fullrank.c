@@ -67,7 +67,7 @@ static enum status in_backward(struct tp_env *env, const struct proj *w, struct 
     return ST_OK;
 }
 
-/* One rank: the residual joins in the product. Same bits as below: each adds once and rounds once. */
+/* One rank: the residual joins in the product. Same bits as below: both add once, round once. */
 static enum status out_forward_alone(struct tp_env *env, const struct proj *w,
                                      const struct proj_io *io)
 {

@@ -18,7 +18,7 @@ struct step_memory {
     size_t tp_staging, dp_staging; /* payload under way at once: comm_reserve */
 };
 
-/* Where a step runs. host groups and communicators are borrowed; hosts may be NULL in a rehearsal. */
+/* Where a step runs. Groups and communicators are borrowed; groups may be NULL in a rehearsal. */
 struct step_place {
     struct device *dev;
     struct comm *tp, *dp;
