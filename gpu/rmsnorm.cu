@@ -64,7 +64,7 @@ static enum status rms_launch(struct device *dev, struct rms_args a, struct tens
     a.cols = x->cols;
     TRY(fit_check(&f, "rms_norm"));
     fit_launch(&f, [&](auto form, auto v) {
-        unsigned threads = row_threads(f.cols, v, 512);
+        unsigned threads = row_threads(f.cols, v, 256); /* small blocks: waits overlap */
 
         rms_kernel<form, v><<<(unsigned)f.rows, threads, 0, gpu_of(dev)->stream>>>(a);
     });

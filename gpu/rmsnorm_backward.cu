@@ -124,6 +124,84 @@ template <int FORM, int V> __global__ void rms_backward_kernel(struct rms_back_a
     }
 }
 
+/* What a thread holds of a row in the kernel below: eight columns. */
+struct piece {
+    float t[8], x[8], dx[8];
+};
+
+template <int FORM>
+static __device__ __forceinline__ void piece_load(struct piece *p, const struct rms_back_args &a,
+                                                  int64_t row, int64_t col)
+{
+    load<FORM, 8>(p->t, a.t, row * a.t.stride + col);
+    load<FORM, 8>(p->x, a.x, row * a.x.stride + col);
+    load<FORM, 8>(p->dx, a.dx, row * a.dx.stride + col);
+}
+
+/* alpha and beta of the row whose piece every thread of the block holds. */
+template <int FORM>
+static __device__ __forceinline__ void piece_coef(float *alpha, float *beta,
+                                                  const struct rms_back_args &a, int64_t row,
+                                                  const struct piece &p, const float (&g)[8])
+{
+    float sum = 0.0f;
+
+    if (a.coef.data) {
+        *alpha = a.coef.data[row * a.coef.stride];
+        *beta = a.coef.data[row * a.coef.stride + 1];
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        sum += p.t[i] * g[i] * p.x[i];
+    sum = block_sum(sum);
+    *alpha = inverse_rms(a.s.data[row * a.s.stride], a.norm);
+    *beta = sum * *alpha * *alpha * *alpha / (float)a.norm.width;
+}
+
+/* The same where a block's columns are eight a thread: everything stays in registers, each row is
+ * read once, and the next one is on its way while this one is worked on. */
+template <int FORM> __global__ void rms_backward_piece_kernel(struct rms_back_args a)
+{
+    int64_t first = blockIdx.x * a.per, last = min(first + a.per, a.rows);
+    int64_t col = blockIdx.y * a.tile + threadIdx.x * 8;
+    float alpha, beta, g[8], sum[8] = {};
+    struct piece now, next;
+
+    load<FORM, 8>(g, a.gain, col);
+    if (first < last)
+        piece_load<FORM>(&now, a, first, col);
+    for (int64_t row = first; row < last; row++, now = next) {
+        if (row + 1 < last)
+            piece_load<FORM>(&next, a, row + 1, col);
+        piece_coef<FORM>(&alpha, &beta, a, row, now, g);
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            now.t[i] *= alpha;
+            now.dx[i] += now.t[i] * g[i] - beta * now.x[i];
+            sum[i] += now.t[i] * now.x[i];
+        }
+        store<FORM, 8>(a.dx, row * a.dx.stride + col, now.dx);
+    }
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        a.partial[blockIdx.x * a.cols + col + i] = sum[i];
+}
+
+/* The kernel that fits: whole warps of eight columns a thread, or any width. */
+template <int FORM, int V>
+static void rms_backward_start(struct gpu_device *dev, const struct rms_back_args &a, dim3 blocks)
+{
+    bool pieces = V == 8 && a.cols % a.tile == 0 && a.tile % (8 * 32) == 0 && a.tile <= RMS_TILE;
+    unsigned threads = row_threads(a.tile, V, 512);
+
+    if (pieces)
+        rms_backward_piece_kernel<FORM><<<blocks, (unsigned)(a.tile / 8), 0, dev->stream>>>(a);
+    else
+        rms_backward_kernel<FORM, V>
+            <<<blocks, threads, (size_t)a.tile * sizeof(float), dev->stream>>>(a);
+}
+
 static enum status rms_backward_launch(struct gpu_device *dev, struct rms_back_args a,
                                        const struct rms_grad *g, int accumulate)
 {
@@ -146,11 +224,7 @@ static enum status rms_backward_launch(struct gpu_device *dev, struct rms_back_a
     a.per = parts.per;
     a.partial = parts.partial;
     fit_launch(&f, [&](auto form, auto v) {
-        unsigned threads = row_threads(a.tile, v, 512);
-        dim3 blocks((unsigned)parts.parts, (unsigned)tiles);
-
-        rms_backward_kernel<form, v>
-            <<<blocks, threads, (size_t)a.tile * sizeof(float), dev->stream>>>(a);
+        rms_backward_start<form, v>(dev, a, dim3((unsigned)parts.parts, (unsigned)tiles));
     });
     TRY(gpu_launched("rms_backward"));
     return gpu_parts_join(dev, &g->dgain, &parts, accumulate);
