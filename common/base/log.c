@@ -45,6 +45,16 @@ static void clear_progress(void)
     state.progress_shown = 0;
 }
 
+/* A log that cannot be written is said once, and given up: the run is worth more than its log. */
+static void tee_check(void)
+{
+    if (!fflush(state.tee) && !ferror(state.tee))
+        return;
+    fprintf(stderr, "warning: the log file cannot be written and ends here: %s\n", strerror(errno));
+    fclose(state.tee);
+    state.tee = NULL;
+}
+
 static void line(enum log_level level, const char *prefix, const char *fmt, va_list args)
 {
     FILE *out = level >= LOG_WARN ? stderr : stdout;
@@ -63,7 +73,7 @@ static void line(enum log_level level, const char *prefix, const char *fmt, va_l
         fputs(prefix, state.tee);
         vfprintf(state.tee, fmt, again);
         fputc('\n', state.tee);
-        fflush(state.tee);
+        tee_check();
     }
     va_end(again);
 }

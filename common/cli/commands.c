@@ -15,7 +15,7 @@ const struct command *commands(void)
         {"bench", "times products, attention, blocks or whole steps", 1, command_bench, NULL},
         {"validate", "compares with formulas, stored values, other layouts", 0, command_validate,
          NULL},
-        {"validate-job", "one job of validate, started by it", 1, command_validate_job, NULL},
+        {"validate-job", NULL, 1, command_validate_job, NULL},
         {"presets", "lists the named model sizes", 0, command_presets, NULL},
         {"config", "writes the reference of all configuration keys as Markdown", 0, command_config,
          NULL},

@@ -6,7 +6,7 @@
 
 struct command {
     const char *name;
-    const char *summary; /* for `narrows help`; begins with a verb */
+    const char *summary; /* for `narrows help`; NULL: for this program's own use */
     int job;             /* runs as an MPI job: `job` is started before, ended after */
     enum status (*run)(struct host *job, int argc, char **argv); /* what follows the name */
     int (*program)(int argc,

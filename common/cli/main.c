@@ -21,7 +21,8 @@ static void usage(FILE *out)
           "baselines\n\nusage: narrows COMMAND [ARGUMENTS]\n\n",
           out);
     for (const struct command *c = commands(); c->name; c++)
-        fprintf(out, "  %-10s %s\n", c->name, c->summary);
+        if (c->summary) /* without one: for this program's own use */
+            fprintf(out, "  %-10s %s\n", c->name, c->summary);
     fputs("\nnarrows COMMAND --help explains a command. To begin:\n\n"
           "  narrows launch -n 2 -- train examples/quickstart.yaml\n\n"
           "NARROWS_DEBUG=1 in the environment adds where in the source a failure came from.\n",
