@@ -27,7 +27,6 @@ struct gpu_cudnn {
     cudnnHandle_t handle;
     cudnnBackendDescriptor_t prop;
     char name[96];
-    int any_order; /* engines that are not deterministic will do */
     int plans;
     struct plan plan[PLANS_MAX];
 };
@@ -39,10 +38,8 @@ static enum status open_parts(struct gpu_cudnn *c, struct gpu_device *dev)
     size_t version = cudnnGetVersion();
     int32_t device = dev->ordinal;
 
-    c->any_order = dev->any_order;
-    snprintf(c->name, sizeof c->name, "cuDNN %zu.%zu.%zu (bf16 training%s), own kernels else",
-             version / 10000, version / 100 % 100, version % 100,
-             c->any_order ? ", sums in any order" : "");
+    snprintf(c->name, sizeof c->name, "cuDNN %zu.%zu.%zu (bf16 training), own kernels else",
+             version / 10000, version / 100 % 100, version % 100);
     CUDNN_TRY(cudnnCreate(&c->handle));
     CUDNN_TRY(cudnnSetStream(c->handle, dev->stream));
     CUDNN_TRY(cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &c->prop));
@@ -98,7 +95,7 @@ static enum status make_plan(struct gpu_cudnn *c, struct plan *plan,
              (long long)s->heads, (long long)s->kv_heads, (long long)s->head_dim);
     plan->shape = *s;
     plan->slice = slice;
-    return gpu_graph_plan(&plan->run, &g, c->prop, c->any_order, what);
+    return gpu_graph_plan(&plan->run, &g, c->prop, what);
 }
 
 /* The largest number of sequences at a time that divides the batch and keeps the workspace small;

@@ -261,7 +261,7 @@ static void release(struct gpu_graph *g)
 }
 
 enum status gpu_graph_plan(struct gpu_graph_plan *p, struct gpu_graph *g,
-                           cudnnBackendDescriptor_t prop, int any_order, const char *what)
+                           cudnnBackendDescriptor_t prop, const char *what)
 {
     cudnnBackendDescriptor_t config[ENGINES_MAX];
     int64_t found = configurations(g, config, prop);
@@ -269,18 +269,18 @@ enum status gpu_graph_plan(struct gpu_graph_plan *p, struct gpu_graph *g,
     int made = 0, varying = 0;
 
     for (int64_t i = 0; i < found && g->st == ST_OK && !made; i++) {
-        if (!any_order && !deterministic(g, config[i]))
+        if (!deterministic(g, config[i]))
             varying++;
         else
             made = plan_of(p, config[i], prop);
     }
     if (g->st == ST_OK && !made) {
         cudnnGetLastErrorString(text, sizeof text);
-        g->st = fail(ST_EDEVICE,
-                     "cuDNN has no %sengine for %s (%d offered, %d not deterministic%s%s; "
-                     "NARROWS_ATTENTION=own uses the own kernels)",
-                     any_order ? "" : "deterministic ", what, (int)found, varying,
-                     *text ? "; " : "", text);
+        g->st =
+            fail(ST_EDEVICE,
+                 "cuDNN has no deterministic engine for %s (%d offered, %d not deterministic%s%s; "
+                 "NARROWS_ATTENTION=own uses the own kernels)",
+                 what, (int)found, varying, *text ? "; " : "", text);
     }
     release(g);
     return g->st;

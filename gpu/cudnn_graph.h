@@ -75,10 +75,10 @@ struct gpu_graph_plan {
 };
 
 /* Plans g on the GPU that `prop` (a finalized DEVICEPROP descriptor) describes: the heuristic's
- * best engine that is deterministic, or with any_order its best of all. `what` names the graph in
- * messages. Frees g's descriptors in any case. Errors: ST_EDEVICE with cuDNN's text. */
+ * best engine that is deterministic. `what` names the graph in messages. Frees g's descriptors in
+ * any case. Errors: ST_EDEVICE with cuDNN's text. */
 enum status gpu_graph_plan(struct gpu_graph_plan *p, struct gpu_graph *g,
-                           cudnnBackendDescriptor_t prop, int any_order, const char *what);
+                           cudnnBackendDescriptor_t prop, const char *what);
 void gpu_graph_plan_free(struct gpu_graph_plan *p);
 
 /* Runs p on handle's stream with the n memories `name` at `data` (scalars: host addresses). */

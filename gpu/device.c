@@ -85,7 +85,6 @@ static enum status describe(struct gpu_device *dev)
 
 static enum status open_parts(struct gpu_device *dev, const struct device_options *opt)
 {
-    dev->any_order = opt->any_order;
     TRY(choose(&dev->ordinal, opt));
     CUDA_TRY(cudaStreamCreateWithFlags(&dev->stream, cudaStreamNonBlocking));
     CUDA_TRY(cudaEventCreateWithFlags(&dev->mark, cudaEventDisableTiming));

@@ -37,7 +37,6 @@ struct gpu_device {
     struct gpu_staging staging;
     struct gpu_matmul *matmul; /* cuBLASLt and its tuned plans */
     struct gpu_items *items;   /* descriptors of kernels over many tensors */
-    int any_order;             /* engines may be used that are not deterministic */
     struct gpu_cudnn *cudnn;   /* NULL: the own attention kernels do everything */
     struct gpu_comm *comms;    /* live communicators, so that waits can watch them */
 };

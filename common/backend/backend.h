@@ -40,7 +40,6 @@ struct device_options {
     int threads;    /* ref: threads that arithmetic may use, 1 or more */
     int local_rank; /* gpu: which of the node's devices: one rank a device */
     int local_size; /* gpu: ranks on this node */
-    int any_order;  /* gpu: kernels may be used whose sums run in another order each time */
 };
 
 struct device_info {
