@@ -35,7 +35,7 @@ AS_IF([test "x$enable_werror" = xyes], [KIND_CFLAGS="-Werror"])
 AS_IF([test "x$enable_coverage" = xyes],
       [OPT_CFLAGS="-O1 -fno-inline"
        REF_OPT_CFLAGS=$OPT_CFLAGS
-       KIND_CFLAGS="$KIND_CFLAGS --coverage -fprofile-update=atomic"
+       KIND_CFLAGS="$KIND_CFLAGS --coverage"
        KIND_LDFLAGS="$KIND_LDFLAGS --coverage"
        narrows_kind=coverage])
 AS_IF([test "x$enable_sanitizers" = xyes],
