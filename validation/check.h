@@ -13,13 +13,14 @@ struct check_launcher {
 };
 
 struct check_options {
-    int quick;            /* the subset that CI runs */
-    const char *only;     /* rows whose name holds this text; NULL: all */
-    const char *data;     /* folder of stored values */
-    const char *config;   /* layouts: a configuration instead of the tiny models; NULL: these */
-    int64_t steps, ranks; /* layouts */
-    const char *kernel;   /* name of the BLAS kernel family */
-    const char *backend;  /* ops: "ref" or "gpu" */
+    int quick;           /* the subset that CI runs */
+    const char *only;    /* rows whose name holds this text; NULL: all */
+    const char *data;    /* gradients: folder of stored values; train: the text */
+    const char *config;  /* layouts: a configuration instead of the tiny models; NULL: these */
+    int64_t steps;       /* layouts, repeat, train: of a run */
+    int64_t ranks;       /* layouts */
+    const char *kernel;  /* name of the BLAS kernel family */
+    const char *backend; /* ops, step, repeat, train: "ref" or "gpu" */
     struct check_launcher launch;
 };
 

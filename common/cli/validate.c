@@ -2,6 +2,7 @@
 #include "common/cli/commands.h"
 #include "common/cli/launch.h"
 #include "common/cli/options.h"
+#include "validation/agree.h"
 #include "validation/cases.h"
 #include "validation/check.h"
 #include "validation/job.h"
@@ -30,8 +31,30 @@ static enum status run_job(char **output, int *failed, int ranks, const char *co
     return ST_OK;
 }
 
+struct subject {
+    const char *name;
+    enum status (*check)(const struct check_options *o, struct report *r);
+    enum status (*check_here)(const struct check_options *o, struct report *r, struct host *job);
+    int64_t steps, quick_steps; /* of a run */
+    const char *data;
+};
+
+static const struct subject subjects[] = {
+    {"layouts", check_layouts, NULL, 20, 5, NULL},
+    {"gradients", NULL, check_gradients, 0, 0, "validation/data"},
+    {"strategies", check_strategies, NULL, 0, 0, NULL},
+    {"ledger", check_ledger, NULL, 0, 0, NULL},
+    {"ops", check_ops, NULL, 0, 0, NULL},
+    {"step", NULL, agree_step, 0, 0, NULL},
+    {"repeat", NULL, agree_repeat, 5, 5, NULL},
+    {"train", NULL, agree_train, 300, 30, "examples/data/tinyshakespeare/train.txt"},
+};
+
+#define SUBJECTS "layouts, gradients, strategies, ledger, ops, step, repeat and train"
+
 /* In this process alone, as a job of one rank. */
-static enum status gradients(const struct check_options *o, struct report *r)
+static enum status check_here(const struct subject *s, const struct check_options *o,
+                              struct report *r)
 {
     char word[] = "narrows", *args[] = {word, NULL}, **argv = args;
     struct host *job;
@@ -39,45 +62,32 @@ static enum status gradients(const struct check_options *o, struct report *r)
     enum status st;
 
     TRY(host_start(&job, &argc, &argv));
-    st = check_gradients(o, r, job);
+    st = s->check_here(o, r, job);
     host_end(job, st);
     return st;
 }
 
-static enum status run_subject(const char *subject, const struct check_options *o, struct report *r)
+static const struct subject *find(const char *name)
 {
-    if (!strcmp(subject, "layouts"))
-        return check_layouts(o, r);
-    if (!strcmp(subject, "gradients"))
-        return gradients(o, r);
-    if (!strcmp(subject, "strategies"))
-        return check_strategies(o, r);
-    if (!strcmp(subject, "ledger"))
-        return check_ledger(o, r);
-    return check_ops(o, r);
+    for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++)
+        if (!strcmp(name, subjects[i].name))
+            return &subjects[i];
+    return NULL;
 }
 
-static int known(const char *subject)
+static enum status check(const char *name, struct check_options *o)
 {
-    static const char *const all[] = {"layouts", "gradients", "strategies", "ledger", "ops"};
-
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (!strcmp(subject, all[i]))
-            return 1;
-    return 0;
-}
-
-static enum status check(const char *subject, const struct check_options *o)
-{
+    const struct subject *s = find(name);
     struct report r;
 
-    if (!known(subject))
-        return fail(ST_EUSAGE,
-                    "validate knows layouts, gradients, strategies, ledger and ops, not "
-                    "'%s'",
-                    subject);
-    report_open(&r, stdout, subject, o->backend, o->kernel);
-    TRY(run_subject(subject, o, &r));
+    if (!s)
+        return fail(ST_EUSAGE, "validate knows " SUBJECTS ", not '%s'", name);
+    if (!o->steps)
+        o->steps = o->quick ? s->quick_steps : s->steps;
+    if (!o->data)
+        o->data = s->data;
+    report_open(&r, stdout, name, o->backend, o->kernel);
+    TRY(s->check ? s->check(o, &r) : check_here(s, o, &r));
     return report_close(&r);
 }
 
@@ -87,12 +97,13 @@ static const struct options_spec *spec_of(struct validate_options *v, struct opt
     const struct option options[] = {
         {"--quick", 0, NULL, OPTION_SWITCH, &v->quick, 0, 0, "a part of it, in a minute or so"},
         {"--only", 0, "TEXT", OPTION_TEXT, &v->only, 0, 0, "rows whose name holds TEXT"},
-        {"--data", 0, "DIR", OPTION_TEXT, &v->data, 0, 0,
-         "folder of stored values (validation/data)"},
+        {"--data", 0, "PATH", OPTION_TEXT, &v->data, 0, 0,
+         "gradients: folder of stored values (validation/data); train: text (tinyshakespeare)"},
         {"--steps", 0, "N", OPTION_INT, &v->steps, 1, 100000,
-         "layouts: steps of a run (20, quick 5)"},
+         "steps of a run: layouts (20, quick 5), repeat (5), train (300, quick 30)"},
         {"--ranks", 0, "N", OPTION_INT, &v->ranks, 1, 64, "layouts: most ranks of a run (8)"},
-        {"--backend", 0, "NAME", OPTION_TEXT, &v->backend, 0, 0, "ops: ref or gpu (ref)"},
+        {"--backend", 0, "NAME", OPTION_TEXT, &v->backend, 0, 0,
+         "ops, step, repeat, train: ref or gpu (ref)"},
         {"--bounds", 0, NULL, OPTION_SWITCH, &v->bounds, 0, 0, "print the table of bounds, stop"},
         {0}};
 
@@ -101,7 +112,9 @@ static const struct options_spec *spec_of(struct validate_options *v, struct opt
     *spec = (struct options_spec){
         "validate",
         "compares: layouts (same bits), gradients (differences, stored values), strategies (same "
-        "model), ledger (traffic and FLOPs), ops (each operation); exit status 1 on a miss",
+        "model), ledger (traffic and FLOPs), ops (each operation), and of a backend and the "
+        "reference step (gradients), repeat (same bits twice), train (loss curves); exit status 1 "
+        "on a miss",
         "WHAT [CONFIG]",
         0,
         2,
@@ -109,13 +122,14 @@ static const struct options_spec *spec_of(struct validate_options *v, struct opt
         table,
         "narrows validate ledger --quick\nnarrows validate layouts --steps 5 --ranks 4\n"
         "narrows validate layouts examples/quickstart.yaml --steps 3 --ranks 2\n"
+        "narrows validate step --backend gpu\n"
         "narrows validate --bounds"};
     return spec;
 }
 
 enum status command_validate(struct host *job, int argc, char **argv)
 {
-    struct validate_options v = {.data = "validation/data", .backend = "ref", .ranks = 8};
+    struct validate_options v = {.backend = "ref", .ranks = 8};
     struct option table[8];
     struct options_spec spec;
     struct options words;
@@ -130,14 +144,12 @@ enum status command_validate(struct host *job, int argc, char **argv)
         return ST_OK;
     }
     if (words.words == 0)
-        return fail(ST_EUSAGE, "validate what? layouts, gradients, strategies, ledger or ops");
+        return fail(ST_EUSAGE, "validate what? One of " SUBJECTS);
     o = (struct check_options){.quick = v.quick,
                                .only = v.only,
                                .data = v.data,
                                .config = words.words > 1 ? words.word[1] : NULL,
-                               .steps = v.steps   ? v.steps
-                                        : v.quick ? 5
-                                                  : 20,
+                               .steps = v.steps,
                                .ranks = v.ranks,
                                .kernel = blas_kernel_name(),
                                .backend = v.backend,

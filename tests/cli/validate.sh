@@ -19,4 +19,15 @@ refused "stored values that are not there" 4 "$dir/none/.*trace.json & --data" \
 
 ends_well "FLOPs by formula and by count" 0 validate ledger --only FLOPs
 ends_well "gradients of one model" 0 validate gradients --only "svd btp online"
+
+# A backend against the reference; here the reference stands for it.
+refused "a backend that does not exist" 3 "run.backend & ref & gpu & 'tpu'" 0 \
+    validate step --quick --backend tpu
+ends_well "gradients of a step" 0 validate step --only "full, block fp32" --backend ref
+expect "a step's rows are its loss and its worst gradient" \
+    grep -q '^2 comparisons, 0 missed$' "$dir/out"
+ends_well "the same steps twice" 0 validate repeat --quick --steps 2 --backend ref
+ends_well "two curves of training" 0 validate train --quick --steps 3 --backend ref
+expect "losses stand side by side" grep -q 'step *3 of 3   ref fp32 5\..*   ref bf16 5\.' "$dir/out"
+refused "a text that is not there" 4 "$dir/none" 0 validate train --quick --data "$dir/none"
 finish
