@@ -92,7 +92,7 @@ static void compare(struct report *r, const struct mark *a, const struct mark *b
 enum status agree_repeat(const struct check_options *o, struct report *r, struct host *job)
 {
     struct session *s = malloc(sizeof *s);
-    struct mark *marks = malloc(2 * (size_t)o->steps * sizeof *marks);
+    struct mark *marks = calloc(2 * (size_t)o->steps, sizeof *marks);
     enum status st = s && marks ? ST_OK : fail(ST_ENOMEM, "no memory for a session");
 
     for (size_t i = 0; st == ST_OK && i < sizeof models / sizeof *models; i++) {
