@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { LINES = 10, SMOOTH = 10, SIDES_MOST = 3 };
+enum { LINES = 10, SMOOTH = 10, SIDES_MOST = 3, SHORT = 100 };
 
 #define MODEL "model.layer=cola model.width=512 model.layers=8 model.heads=8 "
 #define QUICK "model.layer=cola model.width=128 model.layers=4 model.heads=8 "
@@ -81,6 +81,8 @@ static enum status open_side(struct race *race, const struct check_options *o, s
              o->quick ? QUICK : MODEL, (long long)race->steps, kinds[kind].precision, backend);
     snprintf(side->name, sizeof side->name, "%s %s", backend, kinds[kind].precision);
     side->bound = kinds[kind].bound;
+    if (side->bound == BOUND_CURVE16 && race->steps > SHORT)
+        side->bound = BOUND_CURVE16_LONG;
     side->loss = malloc((size_t)race->steps * sizeof *side->loss);
     race->n++;
     if (!side->loss)

@@ -57,7 +57,7 @@ static enum status compare(struct probe *p, double h, double scale, double *wors
         along += p->g[i] * p->v[i];
     TRY(slope(p, h, &d));
     off = scale > 0.0 ? fabs(d - along) / scale : fabs(d - along);
-    if (!(off <= *worst))
+    if (!(off <= *worst) && !isnan(*worst)) /* a NaN stays */
         *worst = off;
     return ST_OK;
 }
@@ -139,7 +139,7 @@ static enum status check_model(struct session *s, struct report *r, const char *
     TRY(session_gradients(s, &loss));
     for (int i = 0; i < p->n; i++) {
         TRY(probe_parameter(s, &p->item[i], (uint64_t)i, &one));
-        if (!(one <= worst)) {
+        if (!(one <= worst) && !isnan(worst)) { /* a NaN stays */
             worst = one;
             where = p->item[i].name;
         }
