@@ -112,9 +112,12 @@ struct bench_options {
     const char *compare;
 };
 
-/* cfg with the overrides of one variant, "key=value key=value". */
+/* cfg with the overrides of one variant, "key=value key=value"; they win over the command line's. */
 static enum status apply(struct config *cfg, char *words)
 {
+    for (int i = 0; i < CONFIG_KEYS; i++)
+        if (cfg->origin[i] == ORIGIN_ARGUMENT)
+            cfg->origin[i] = ORIGIN_FILE;
     for (char *save = NULL, *w = strtok_r(words, " ", &save); w; w = strtok_r(NULL, " ", &save))
         TRY(config_override(cfg, w));
     return ST_OK;
