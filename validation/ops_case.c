@@ -45,9 +45,10 @@ static enum dtype type_of(const struct ops_case *c, enum value_kind kind, int si
 static enum status make(struct ops_case *c, struct buffer **out, enum value_kind kind, int64_t rows,
                         int64_t cols, int64_t gap)
 {
-    struct buffer *b = calloc(1, sizeof *b);
+    struct buffer *b;
 
     FAIL_IF(c->buffers == CASE_BUFFERS, ST_EINTERNAL);
+    b = calloc(1, sizeof *b);
     if (!b)
         return fail(ST_ENOMEM, "no memory for a test's tensor");
     c->buffer[c->buffers++] = *out = b;
@@ -107,7 +108,7 @@ enum status ops_random(struct ops_case *c, struct buffer **b, enum value_kind ki
                        int64_t cols, int64_t gap, double sigma)
 {
     struct rng_key key = rng_key(c->seed, RNG_TEST, c->next++);
-    double *values = malloc((size_t)(rows * cols) * sizeof *values);
+    double *values = calloc((size_t)(rows * cols), sizeof *values);
     enum status st;
 
     if (!values)
@@ -168,7 +169,7 @@ static double relative_error(const double *x, const double *y, int64_t n)
 enum status ops_check(struct ops_case *c, const struct buffer *b, const char *name)
 {
     int64_t n = b->t[0].rows * b->t[0].cols;
-    double *x = malloc((size_t)n * 2 * sizeof *x), error;
+    double *x = calloc((size_t)n * 2, sizeof *x), error;
     enum status st = x ? download(c, b, SIDE_TEST, x) : fail(ST_ENOMEM, "no memory to compare");
 
     if (st == ST_OK)

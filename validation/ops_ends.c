@@ -37,12 +37,30 @@ static enum status embed(struct ops_case *c, struct ops_size s, int variant)
     return ops_check(c, dw, "dw");
 }
 
-/* Two shards of the vocabulary, padded columns at the end, ignored targets. Logits of the first
- * are checked as gradients. */
+/* Statistics of two shards of the vocabulary, then loss and gradients, on one side. */
+static enum status two_shards(struct device *dev, struct tensor l[2], const struct tensor *targets,
+                              struct tensor *st, struct tensor *loss, int64_t valid, double scale)
+{
+    int64_t m = targets->rows;
+
+    for (int j = 0; j < 2; j++) {
+        struct tensor part = tensor_rows(st, j * m, m, 1);
+        struct vocab_cut cut = {.first = j * l[j].cols, .valid = valid};
+
+        TRY(op_ce_stats(dev, &part, &l[j], targets, cut));
+    }
+    for (int j = 0; j < 2; j++) {
+        struct vocab_cut cut = {.first = j * l[j].cols, .valid = valid};
+
+        TRY(op_ce_grad(dev, loss, &l[j], st, targets, cut, scale));
+    }
+    return ST_OK;
+}
+
+/* Padded columns at the end, ignored targets. variant 1: with gradients. */
 static enum status cross_entropy(struct ops_case *c, struct ops_size s, int variant)
 {
     int64_t m = tokens(s), v = vocab(s), shard = (v + 1) / 2;
-    double scale = variant ? 0.25 : 0.0;
     struct buffer *l[2], *targets, *st, *loss;
 
     TRY(ops_random(c, &targets, VALUE_INT, m, 1, 0, (double)(v - 3)));
@@ -51,18 +69,10 @@ static enum status cross_entropy(struct ops_case *c, struct ops_size s, int vari
     for (int j = 0; j < 2; j++)
         TRY(ops_random(c, &l[j], VALUE_ACT, m, shard, 0, 4.0));
     for (int i = 0; i < SIDES; i++) {
-        for (int j = 0; j < 2; j++) {
-            struct tensor part = tensor_rows(&st->t[i], j * m, m, 1);
-            struct vocab_cut cut = {.first = j * shard, .valid = v - 3};
+        struct tensor side[2] = {l[0]->t[i], l[1]->t[i]};
 
-            TRY(op_ce_stats(c->dev[i], &part, &l[j]->t[i], &targets->t[i], cut));
-        }
-        for (int j = 0; j < 2; j++) {
-            struct vocab_cut cut = {.first = j * shard, .valid = v - 3};
-
-            TRY(op_ce_grad(c->dev[i], &loss->t[i], &l[j]->t[i], &st->t[i], &targets->t[i], cut,
-                           scale));
-        }
+        TRY(two_shards(c->dev[i], side, &targets->t[i], &st->t[i], &loss->t[i], v - 3,
+                       variant ? 0.25 : 0.0));
     }
     TRY(ops_check(c, loss, "loss"));
     TRY(ops_check(c, l[0], "logits' gradient"));

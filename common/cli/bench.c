@@ -87,10 +87,12 @@ static void close_case(struct bench_case *c)
 
 enum status bench_add(struct bench *b, const char *name, const struct config *cfg)
 {
-    struct bench_case *c = &b->item[b->cases];
+    struct bench_case *c;
 
+    FAIL_IF(!b->item, ST_EINTERNAL);
     if (b->cases == BENCH_CASES)
         return fail(ST_EUSAGE, "at most %d configurations in one bench", BENCH_CASES);
+    c = &b->item[b->cases];
     memset(c, 0, sizeof *c);
     c->name = name;
     c->cfg = *cfg;

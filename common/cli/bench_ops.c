@@ -154,32 +154,40 @@ static enum status attention_memory(struct bench_case *c, struct operands *o, st
     return ST_OK;
 }
 
-static enum status time_attention(struct bench *b, struct bench_case *c, struct device *dev,
-                                  struct attention *at, struct attention *dat)
+/* Median seconds of attention's forward or backward. */
+static enum status median_attention(struct bench *b, struct bench_case *c, struct attention *at,
+                                    struct attention *dat, double *median)
+{
+    struct device *dev = c->place.at.dev;
+    int backward = dat != NULL;
+
+    for (int i = -1; i < b->rounds; i++) { /* one round warms up */
+        double start;
+
+        TRY(device_sync(dev));
+        start = bench_now();
+        TRY(backward ? op_attention_backward(dev, at, dat) : op_attention_forward(dev, at));
+        TRY(device_sync(dev));
+        if (i >= 0)
+            c->seconds[i] = bench_now() - start;
+    }
+    *median = bench_median(c->seconds, b->rounds);
+    return ST_OK;
+}
+
+/* dat: the backward's; NULL times the forward. */
+static enum status time_attention(struct bench *b, struct bench_case *c, struct attention *at,
+                                  struct attention *dat)
 {
     double pairs = 0.5 * (double)at->seq * (double)(at->seq + 1);
-    double flops = 4.0 * pairs * (double)(at->batch * at->heads * at->head_dim);
+    double flops = 4.0 * pairs * (double)(at->batch * at->heads * at->head_dim), t = 0.0;
 
-    for (int backward = 0; backward < 2; backward++) {
-        double t;
-
-        for (int i = -1; i < b->rounds; i++) {
-            double start;
-
-            TRY(device_sync(dev));
-            start = bench_now();
-            TRY(backward ? op_attention_backward(dev, at, dat) : op_attention_forward(dev, at));
-            TRY(device_sync(dev));
-            if (i >= 0)
-                c->seconds[i] = bench_now() - start;
-        }
-        t = bench_median(c->seconds, b->rounds);
-        log_info("  attention %-8s batch %lld seq %lld heads %lld/%lld x %lld %10.3f ms %10.1f "
-                 "GFLOP/s (causal, counted by half)",
-                 backward ? "backward" : "forward", (long long)at->batch, (long long)at->seq,
-                 (long long)at->heads, (long long)at->kv_heads, (long long)at->head_dim, 1e3 * t,
-                 1e-9 * flops * (backward ? 2.5 : 1.0) / t);
-    }
+    TRY(median_attention(b, c, at, dat, &t));
+    log_info("  attention %-8s batch %lld seq %lld heads %lld/%lld x %lld %10.3f ms %10.1f "
+             "GFLOP/s (causal, counted by half)",
+             dat ? "backward" : "forward", (long long)at->batch, (long long)at->seq,
+             (long long)at->heads, (long long)at->kv_heads, (long long)at->head_dim, 1e3 * t,
+             1e-9 * flops * (dat ? 2.5 : 1.0) / t);
     return ST_OK;
 }
 
@@ -191,7 +199,9 @@ enum status bench_attention(struct bench *b)
     enum status st = attention_memory(c, &o, &at, &dat);
 
     if (st == ST_OK)
-        st = time_attention(b, c, o.dev, &at, &dat);
+        st = time_attention(b, c, &at, NULL);
+    if (st == ST_OK)
+        st = time_attention(b, c, &at, &dat);
     if (o.memory)
         device_release(o.dev, o.memory);
     return st;

@@ -77,7 +77,7 @@ static enum status keep(void *context, const char *bytes, int64_t n)
 enum status train_sample(struct trainer *t)
 {
     struct generate_request q = generate_request(&t->cfg);
-    struct generate_result r;
+    struct generate_result r = {0};
     struct sample s = {0};
     enum status st = ST_OK;
 

@@ -18,8 +18,8 @@ enum status btp_embed_backward(struct tp_env *env, struct ends *dw, const struct
 enum status btp_head(struct tp_env *env, const struct ends *w, struct ends *dw,
                      const struct head_io *io);
 
-/* logits [M, V_l] of the normalised stream: an all-reduce of M and an all-gather of M d. */
+/* out [M, V_l] = logits of the normalised stream: an all-reduce of M and an all-gather of M d. */
 enum status btp_logits(struct tp_env *env, const struct ends *w, const struct tensor *x,
-                       struct tensor *logits);
+                       struct tensor *out);
 
 #endif
