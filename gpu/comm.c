@@ -78,7 +78,7 @@ static enum status look(struct gpu_device *dev, struct host_poll *poll, const ch
             what = c->what;
         }
     }
-    return host_poll(poll, watched->group, what);
+    return watched ? host_poll(poll, watched->group, what) : ST_OK;
 }
 
 enum status gpu_comm_poll(struct gpu_device *dev, struct host_poll *poll, const char *what)

@@ -56,13 +56,13 @@ struct gpu_pointwise {
     int64_t axis;
 };
 
-/* y = how(x, b, t); b and t may be NULL. */
-void gpu_graph_pointwise(struct gpu_graph *g, struct gpu_pointwise how, const struct gpu_node *y,
+/* y = p(x, b, t); b and t may be NULL. */
+void gpu_graph_pointwise(struct gpu_graph *g, struct gpu_pointwise p, const struct gpu_node *y,
                          const struct gpu_node *x, const struct gpu_node *b,
                          const struct gpu_node *t);
 
 /* y = x reduced over the dimensions where y has 1 (or fewer, for heads). */
-void gpu_graph_reduce(struct gpu_graph *g, cudnnReduceTensorOp_t op, const struct gpu_node *y,
+void gpu_graph_reduce(struct gpu_graph *g, cudnnReduceTensorOp_t kind, const struct gpu_node *y,
                       const struct gpu_node *x);
 
 /* y = x in another shape or order of dimensions. */

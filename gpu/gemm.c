@@ -99,48 +99,67 @@ static enum status run_pairs(struct gpu_device *dev, const struct gemm *g)
     return ST_OK;
 }
 
+/* Products that wait to be put together. */
+struct waiting {
+    struct gpu_product list[LIST_MAX];
+    int held;
+};
+
+static enum status run_waiting(struct gpu_device *dev, struct waiting *w)
+{
+    int n = w->held;
+
+    w->held = 0;
+    return run_list(dev, w->list, n);
+}
+
+/* One member of a group: it waits, or, when it is no single product, what waits is run first. */
+static enum status take_member(struct gpu_device *dev, struct waiting *w, struct gemm one)
+{
+    struct gpu_product p;
+    int chain;
+
+    TRY(check_operands(&one));
+    TRY(prepare_residual(dev, &one));
+    chain = gpu_product_chain(&p, &one);
+    if (w->held == LIST_MAX || !chain)
+        TRY(run_waiting(dev, w));
+    if (!chain)
+        return run_pairs(dev, &one);
+    w->list[w->held++] = p;
+    return ST_OK;
+}
+
 enum status gpu_gemm(struct device *dev, const struct gemm *g, int n)
 {
-    struct gpu_device *gpu = gpu_of(dev);
-    struct gpu_product list[LIST_MAX];
-    int held = 0;
+    struct waiting w = {.held = 0};
 
-    for (int i = 0; i < n; i++) {
-        struct gemm one = g[i];
-        struct gpu_product p;
+    for (int i = 0; i < n; i++)
+        if (g[i].y.rows > 0 && g[i].y.cols > 0)
+            TRY(take_member(gpu_of(dev), &w, g[i]));
+    return run_waiting(gpu_of(dev), &w);
+}
 
-        if (one.y.rows == 0 || one.y.cols == 0)
-            continue;
-        TRY(check_operands(&one));
-        TRY(prepare_residual(gpu, &one));
-        if (held == LIST_MAX || !gpu_product_chain(&p, &one)) {
-            TRY(run_list(gpu, list, held));
-            held = 0;
-        }
-        if (gpu_product_chain(&p, &one))
-            list[held++] = p;
-        else
-            TRY(run_pairs(gpu, &one));
-    }
-    return run_list(gpu, list, held);
+static enum status check_grad(const struct weight_grad *w)
+{
+    if (w->dy.dtype == w->x.dtype)
+        return ST_OK;
+    return fail(ST_EDTYPE, "weight gradient of %s and %s: the gpu backend takes one type",
+                dtype_name(w->dy.dtype), dtype_name(w->x.dtype));
 }
 
 enum status gpu_weight_grad(struct device *dev, const struct weight_grad *w, int n,
                             const struct sample_plan *plan)
 {
-    struct gpu_product list[LIST_MAX];
-    int held = 0, accumulate;
+    struct waiting list = {.held = 0};
+    int accumulate;
 
     TRY(gpu_plan(&accumulate, plan));
     for (int i = 0; i < n; i++) {
-        if (w[i].dy.dtype != w[i].x.dtype)
-            return fail(ST_EDTYPE, "weight gradient of %s and %s: the gpu backend takes one type",
-                        dtype_name(w[i].dy.dtype), dtype_name(w[i].x.dtype));
-        list[held++] = gpu_product_of_grad(&w[i], accumulate);
-        if (held == LIST_MAX || i == n - 1) {
-            TRY(run_list(gpu_of(dev), list, held));
-            held = 0;
-        }
+        TRY(check_grad(&w[i]));
+        list.list[list.held++] = gpu_product_of_grad(&w[i], accumulate);
+        if (list.held == LIST_MAX)
+            TRY(run_waiting(gpu_of(dev), &list));
     }
-    return ST_OK;
+    return run_waiting(gpu_of(dev), &list);
 }

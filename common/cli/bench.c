@@ -114,7 +114,7 @@ struct bench_options {
     const char *compare;
 };
 
-/* cfg with the overrides of one variant, "key=value key=value"; they win over the command line's. */
+/* cfg with the overrides of one variant, "key=value key=value", which win over the command line. */
 static enum status apply(struct config *cfg, char *words)
 {
     for (int i = 0; i < CONFIG_KEYS; i++)
