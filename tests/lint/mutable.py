@@ -5,6 +5,7 @@ Reads the symbols of the compiled archives, so that nothing hides in a macro: "m
 them first."""
 import glob
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,8 @@ ALLOWED = {
 # What compilers add of their own.
 COMPILER = ("__gcov", "__nv", "__fatbin", "__cuda", "_ZL", "__asan", "__odr", "__gcc", "_ZGV",
             "__emutls", "__hip")
+# What nvcc and the headers of its toolkit (CUB, NVTX, the C++ library) add to an object of a .cu.
+TOOLKIT = re.compile(r"__device_stub__|3cub|[Nn]vtx|^DW\.ref\.|^_ZStL")
 
 
 def variables(path):
@@ -44,7 +47,7 @@ def check_binaries(paths):
     for path in paths:
         for unit, name in variables(path):
             plain = name.split(".")[0]
-            if plain.startswith(COMPILER):
+            if plain.startswith(COMPILER) or TOOLKIT.search(name):
                 continue
             source = unit.split("-")[-1]
             if plain not in ALLOWED.get(source, {}):
