@@ -84,6 +84,8 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["--self-test"]:
         lintlib.main(check, CLEAN, PLANTED)
     archives = glob.glob(os.path.join(sys.argv[1] if len(sys.argv) > 1 else ".", "lib*.a"))
+    # The rule is the product's; tests keep their fixtures where their cases find them.
+    archives = [a for a in archives if os.path.basename(a) != "libtesting.a"]
     if not archives:
         sys.exit("tests/lint/mutable.py: no lib*.a here; run it by make lint, or name a build folder")
     found = check_binaries(sorted(archives))
