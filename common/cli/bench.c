@@ -6,7 +6,7 @@
 #include "common/cli/commands.h"
 #include "common/cli/options.h"
 #include "common/cli/yaml.h"
-#include "common/data/tokenizer.h"
+#include "common/tokenizer/tokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 
 #include "common/backend/ledger.h"
 #include "common/base/text.h"
-#include "common/data/tokenizer.h"
+#include "common/tokenizer/tokenizer.h"
 #include "common/train/place.h"
 
 #include <stdlib.h>

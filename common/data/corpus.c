@@ -1,7 +1,7 @@
 #include "common/data/corpus.h"
 
 #include "common/base/hash.h"
-#include "common/data/utf8.h"
+#include "common/base/utf8.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -135,8 +135,8 @@ static enum status grow(void *array, int64_t *room, int64_t n, size_t size, cons
 
 /* What grows while a corpus is filled. */
 struct filling {
-    int32_t *ids; /* of one document */
-    int64_t ids_room, tokens_room, starts_room;
+    struct token_list ids; /* of one document */
+    int64_t tokens_room, starts_room;
 };
 
 static void append_tokens(struct corpus *c, const int32_t *ids, int64_t n)
@@ -155,14 +155,14 @@ static enum status add_document(struct corpus *c, struct filling *f, const struc
 {
     int64_t count;
 
-    TRY(grow(&f->ids, &f->ids_room, tokenizer_encode_room(t, n) + 1, sizeof *f->ids, c->path));
-    FAIL_IF(!f->ids, ST_EINTERNAL);
-    TRY(tokenizer_encode(f->ids, &count, t, bytes, n));
+    f->ids.count = 0;
+    TRY(tokenizer_encode(&f->ids, t, bytes, n, TOKENIZER_PLAIN));
     if (c->separated)
-        f->ids[count++] = t->end;
+        TRY(list_tokens_add(&f->ids, &t->end, 1));
+    count = f->ids.count;
     TRY(grow(&c->tokens, &f->tokens_room, c->count + count, (size_t)c->token_bytes, c->path));
     TRY(grow(&c->starts, &f->starts_room, c->documents + 2, sizeof *c->starts, c->path));
-    append_tokens(c, f->ids, count);
+    append_tokens(c, f->ids.ids, count);
     c->starts[++c->documents] = c->count;
     return ST_OK;
 }
@@ -214,7 +214,7 @@ static enum status fill(struct corpus *c, const struct tokenizer *t, const struc
     if (options->require_utf8)
         TRY(check_utf8(text, c->path));
     st = add_documents(c, &f, t, text, options->separator ? options->separator : "");
-    free(f.ids);
+    list_tokens_free(&f.ids);
     return st;
 }
 

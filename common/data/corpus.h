@@ -10,7 +10,7 @@
 #define COMMON_DATA_CORPUS_H
 
 #include "common/base/status.h"
-#include "common/data/tokenizer.h"
+#include "common/tokenizer/tokenizer.h"
 
 #include <stdint.h>
 

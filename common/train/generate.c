@@ -142,10 +142,10 @@ struct text_run {
     struct generator g;
     const struct tokenizer *t;
     const struct generate_request *q;
-    char *bytes;     /* text that waits for the rest of a character */
-    int64_t waiting; /* bytes of it */
-    int32_t vocab;   /* ids that may be chosen */
-    double since;    /* seconds */
+    struct decoder decoder;
+    struct byte_list text; /* complete and not yet written */
+    int32_t vocab;         /* ids that may be chosen */
+    double since;          /* seconds */
 };
 
 static double now(void)
@@ -165,54 +165,43 @@ static double lap(struct text_run *r)
     return r->since - was;
 }
 
-/* Bytes at the end of text that may be the beginning of a character. */
-static int64_t unfinished(const char *bytes, int64_t n)
+/* Hands the text that is complete to the request. */
+static enum status emit(struct text_run *r)
 {
-    for (int64_t back = 1; back <= 3 && back <= n; back++) {
-        unsigned char c = (unsigned char)bytes[n - back];
-        int length = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : c >= 0xc0 ? 2 : 1;
-
-        if ((c & 0xc0) == 0x80) /* inside a character */
-            continue;
-        return back < length ? back : 0;
-    }
-    return 0;
-}
-
-static enum status emit(struct text_run *r, int64_t n)
-{
-    if (n && r->q->write)
-        TRY(r->q->write(r->q->context, r->bytes, n));
-    r->waiting -= n;
-    memmove(r->bytes, r->bytes + n, (size_t)r->waiting);
+    if (r->text.count > 0 && r->q->write)
+        TRY(r->q->write(r->q->context, r->text.bytes, r->text.count));
+    r->text.count = 0;
     return ST_OK;
 }
 
 static enum status write_token(struct text_run *r, int32_t token)
 {
-    int64_t count;
+    TRY(decoder_add(&r->text, &r->decoder, token));
+    return emit(r);
+}
 
-    TRY(tokenizer_decode(r->bytes + r->waiting, &count, r->t, &token, 1));
-    r->waiting += count;
-    return emit(r, r->waiting - unfinished(r->bytes, r->waiting));
+static enum status write_rest(struct text_run *r)
+{
+    TRY(decoder_end(&r->text, &r->decoder));
+    return emit(r);
 }
 
 static enum status push_prompt(struct text_run *r, struct generate_result *result)
 {
-    int64_t room = tokenizer_encode_room(r->t, r->q->prompt_bytes), count = 0;
-    int32_t *ids = malloc((size_t)(room + 1) * sizeof *ids);
-    enum status st;
+    const struct tokenizer *t = r->t;
+    int32_t first = t->end >= 0 ? t->end : t->begin >= 0 ? t->begin : 0;
+    struct token_list ids = {0};
+    enum status st = tokenizer_encode(&ids, t, r->q->prompt, r->q->prompt_bytes,
+                                      TOKENIZER_SPECIAL | TOKENIZER_FRAME);
 
-    if (!ids)
-        return fail(ST_ENOMEM, "no memory for a prompt of %lld bytes",
-                    (long long)r->q->prompt_bytes);
-    st = tokenizer_encode(ids, &count, r->t, r->q->prompt, r->q->prompt_bytes);
-    if (st == ST_OK && count == 0) /* what stands before a document: the end of another one */
-        ids[count++] = r->t->end >= 0 ? r->t->end : r->t->begin >= 0 ? r->t->begin : 0;
-    for (int64_t i = 0; st == ST_OK && i < count; i++)
-        st = generator_push(&r->g, ids[i]);
-    result->prompt_tokens = count;
-    free(ids);
+    if (st == ST_OK && ids.count == 0) /* what stands before a document: the end of another one */
+        st = list_tokens_add(&ids, &first, 1);
+    for (int64_t i = 0; st == ST_OK && i < ids.count; i++)
+        st = generator_push(&r->g, ids.ids[i]);
+    result->prompt_tokens = ids.count;
+    list_tokens_free(&ids);
+    r->decoder = r->q->prompt_bytes ? decoder_continue(t, TOKENIZER_PLAIN)
+                                    : decoder_begin(t, TOKENIZER_PLAIN);
     return st;
 }
 
@@ -244,14 +233,11 @@ static enum status run(struct text_run *r, struct generate_result *result, int o
 {
     enum status st, end;
 
-    r->bytes = malloc((size_t)tokenizer_decode_room(r->t, 1) + 8);
-    if (!r->bytes)
-        return fail(ST_ENOMEM, "no memory for the text of a token");
     lap(r);
     TRY(push_prompt(r, result));
     st = write_tokens(r, result, one_rank);
     result->seconds = lap(r);
-    end = emit(r, r->waiting);
+    end = write_rest(r);
     return st == ST_OK ? end : st;
 }
 
@@ -275,10 +261,10 @@ enum status generate_text(struct generate_result *r, struct model *m, const stru
     TRY(sampler_check(&q->sampler));
     if (m->cfg->model.vocab < t->vocab)
         return fail(ST_ECONFIG, "the model has %lld tokens, the tokenizer '%s' %d",
-                    (long long)m->cfg->model.vocab, t->kind, (int)t->vocab);
+                    (long long)m->cfg->model.vocab, t->name, (int)t->vocab);
     TRY(generator_open(&run_state.g, m, at, m->cfg->train.seq, q->uncached));
     st = run(&run_state, r, at->tp->size == 1);
     generator_close(&run_state.g);
-    free(run_state.bytes);
+    list_bytes_free(&run_state.text);
     return st;
 }

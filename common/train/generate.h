@@ -7,8 +7,8 @@
 #ifndef COMMON_TRAIN_GENERATE_H
 #define COMMON_TRAIN_GENERATE_H
 
-#include "common/data/tokenizer.h"
 #include "common/model/decode.h"
+#include "common/tokenizer/decoder.h"
 #include "common/train/sampler.h"
 #include "common/train/step.h"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Includes point one way: cli, train, data and checkpoint, model, parallel, compress, backend,
-tensor, base. ref and gpu see only backend, tensor and base; only cli sees ref and gpu. Libraries
+tensor, base; tokenizer (on base) serves data. ref and gpu see only backend, tensor and base; only cli sees ref and gpu. Libraries
 have their rooms too: CUDA in gpu, OpenBLAS in ref, MPI in ref, gpu, cli and backend/host*."""
 import re
 
@@ -9,8 +9,9 @@ import lintlib
 BELOW = {"base": set()}
 for _room, _first in (("tensor", "base"), ("backend", "tensor"), ("compress", "backend"),
                       ("parallel", "compress"), ("model", "parallel"), ("data", "model"),
-                      ("checkpoint", "model")):
+                      ("checkpoint", "model"), ("tokenizer", "base")):
     BELOW[_room] = BELOW[_first] | {_first}
+BELOW["data"] |= {"tokenizer"}
 BELOW["train"] = BELOW["data"] | {"data", "checkpoint"}
 BELOW["cli"] = BELOW["train"] | {"train", "ref", "gpu", "validation"}
 BELOW["ref"] = BELOW["gpu"] = {"base", "tensor", "backend"}
@@ -22,6 +23,7 @@ LIBRARIES = (
     (r"mpi\.h", r"ref/|gpu/|common/cli/|common/backend/host"),
     (r"cblas\.h|openblas.*", r"ref/|common/cli/blas_kernel"),  # the log names the kernel
     (r"cuda.*|cublas.*|nccl.*|cudnn.*", r"gpu/"),
+    (r"pcre2\.h|utf8proc\.h", r"common/tokenizer/"),
     (r"check\.h", r"tests/"),
 )
 

@@ -8,8 +8,8 @@ import sys
 
 import lintlib
 
-ROOMS = ("base", "tensor", "backend", "compress", "parallel", "model", "data", "checkpoint",
-         "train", "cli")
+ROOMS = ("base", "tokenizer", "tensor", "backend", "compress", "parallel", "model", "data",
+         "checkpoint", "train", "cli")
 # Of ref/, what knows no element type and is compiled once.
 REF_ONCE = r"ref/.*\.h$|ref/(comm\w*|rank_sum)\.c$"
 

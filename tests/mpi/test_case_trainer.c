@@ -63,10 +63,8 @@ static void run_config(struct config *cfg, const char *const *changes, struct ti
 /* The number that a row begins with; the text is of digits and the tokenizer of bytes. */
 static int number_of(const struct trainer *t, const int32_t *row)
 {
-    int32_t zero;
-    int64_t n;
+    int32_t zero = tokenizer_find(&t->tokenizer, "0", 1);
 
-    OK(tokenizer_encode(&zero, &n, &t->tokenizer, (const unsigned char *)"0", 1));
     return (int)(10 * (row[0] - zero) + row[1] - zero);
 }
 

@@ -142,13 +142,16 @@ START_TEST(test_any_bytes)
 END_TEST
 
 /* A tokenizer with ids beyond 16 bits: id = 70000 + byte. */
-static enum status wide_encode(int32_t *ids, int64_t *count, const struct tokenizer *t,
-                               const void *bytes, int64_t n)
+static enum status wide_encode(struct token_list *out, const struct tokenizer *t, const void *bytes,
+                               int64_t n, unsigned how)
 {
     (void)t;
-    for (int64_t i = 0; i < n; i++)
-        ids[i] = 70000 + ((const unsigned char *)bytes)[i];
-    *count = n;
+    (void)how;
+    for (int64_t i = 0; i < n; i++) {
+        int32_t id = 70000 + ((const unsigned char *)bytes)[i];
+
+        TRY(list_tokens_add(out, &id, 1));
+    }
     return ST_OK;
 }
 

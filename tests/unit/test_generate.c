@@ -1,7 +1,7 @@
 /* Generation: the cache changes no token, text comes in whole characters, and it ends where it
  * should. */
 #include "common/backend/record.h"
-#include "common/data/utf8.h"
+#include "common/base/utf8.h"
 #include "common/train/generate.h"
 #include "tests/unit/tiny_model.h"
 

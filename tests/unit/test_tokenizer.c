@@ -1,10 +1,9 @@
 /* UTF-8 and the byte tokenizer. */
 #include "common/base/rng.h"
-#include "common/data/tokenizer.h"
-#include "common/data/utf8.h"
+#include "common/base/utf8.h"
+#include "common/tokenizer/decoder.h"
 
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define UTF8(text) utf8_invalid((const unsigned char *)(text), sizeof(text) - 1)
@@ -73,25 +72,27 @@ static void open_bytes(struct tokenizer *t)
 START_TEST(test_round_trip)
 {
     struct rng_key key = rng_key(1, RNG_TEST, 5);
+    struct token_list ids = {0};
+    struct byte_list out = {0};
     struct tokenizer t;
-    char in[600], out[600];
-    int32_t ids[600];
-    int64_t count;
+    char in[600];
 
     open_bytes(&t);
     for (int64_t n = 0; n <= 600; n++) {
         for (int64_t i = 0; i < n; i++)
             in[i] = (char)(n == 256 ? (uint64_t)i : rng_below(&key, (uint64_t)(600 * n + i), 256));
-        ck_assert_int_ge(tokenizer_encode_room(&t, n), n);
-        ck_assert_int_eq(tokenizer_encode(ids, &count, &t, in, n), ST_OK);
-        ck_assert_int_eq(count, n);
+        ids.count = out.count = 0;
+        ck_assert_int_eq(tokenizer_encode(&ids, &t, in, n, TOKENIZER_SPECIAL | TOKENIZER_FRAME),
+                         ST_OK);
+        ck_assert_int_eq(ids.count, n);
         for (int64_t i = 0; i < n; i++)
-            ck_assert_int_eq(ids[i], (unsigned char)in[i]);
-        ck_assert_int_ge(tokenizer_decode_room(&t, count), n);
-        ck_assert_int_eq(tokenizer_decode(out, &count, &t, ids, n), ST_OK);
-        ck_assert_int_eq(count, n);
-        ck_assert(n == 0 || memcmp(in, out, (size_t)n) == 0);
+            ck_assert_int_eq(ids.ids[i], (unsigned char)in[i]);
+        ck_assert_int_eq(tokenizer_decode(&out, &t, ids.ids, n, TOKENIZER_PLAIN), ST_OK);
+        ck_assert_int_eq(out.count, n);
+        ck_assert(n == 0 || memcmp(in, out.bytes, (size_t)n) == 0);
     }
+    list_tokens_free(&ids);
+    list_bytes_free(&out);
     tokenizer_close(&t);
 }
 END_TEST
@@ -99,16 +100,57 @@ END_TEST
 START_TEST(test_special)
 {
     static const int32_t ids[] = {256, 'H', 'i', 257, 258};
+    struct byte_list out = {0};
     struct tokenizer t;
-    char out[8];
-    int64_t count;
 
     open_bytes(&t);
     ck_assert_int_eq(t.vocab, 259);
     ck_assert(t.begin == 256 && t.end == 257 && t.pad == 258);
-    ck_assert_int_eq(tokenizer_decode(out, &count, &t, ids, 5), ST_OK);
-    ck_assert_int_eq(count, 2);
-    ck_assert_mem_eq(out, "Hi", 2);
+    ck_assert_int_eq(tokenizer_decode(&out, &t, ids, 5, TOKENIZER_PLAIN), ST_OK);
+    ck_assert_int_eq(out.count, 2);
+    ck_assert_mem_eq(out.bytes, "Hi", 2);
+    ck_assert_int_eq(tokenizer_decode(&out, &t, ids, 5, TOKENIZER_SPECIAL), ST_OK);
+    ck_assert_int_eq(out.count, 21);
+    ck_assert_mem_eq(out.bytes, "Hi<begin>Hi<end><pad>", 21);
+    ck_assert_int_eq(tokenizer_find(&t, "<end>", 5), 257);
+    ck_assert_int_eq(tokenizer_find(&t, "H", 1), 'H');
+    ck_assert_int_eq(tokenizer_find(&t, "Hi", 2), -1);
+    list_bytes_free(&out);
+    tokenizer_close(&t);
+}
+END_TEST
+
+/* What comes out, piece by piece, is whole characters; bytes that are none do not wait. */
+START_TEST(test_decoder)
+{
+    static const struct {
+        const char *in, *out[6]; /* out[i]: after byte i; the last: at the end */
+    } rows[] = {{"a\xc3\xa9", {"a", "", "\xc3\xa9", ""}},
+                {"\xe2\x82\xac", {"", "", "\xe2\x82\xac", ""}},
+                {"\xf0\x9f\x98\x80", {"", "", "", "\xf0\x9f\x98\x80", ""}},
+                {"\xe2\x82x", {"", "", "\xe2\x82x", ""}},
+                {"\xe2\xc3\xa9", {"", "\xe2", "\xc3\xa9", ""}},
+                {"\x80\xbf", {"\x80", "\xbf", ""}},
+                {"x\xf0\x9f", {"x", "", "", "\xf0\x9f"}}};
+    struct tokenizer t;
+
+    open_bytes(&t);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct decoder d = decoder_begin(&t, TOKENIZER_PLAIN);
+        size_t n = strlen(rows[i].in);
+
+        for (size_t j = 0; j <= n; j++) {
+            struct byte_list out = {0};
+
+            ck_assert_int_eq(j < n ? decoder_add(&out, &d, (unsigned char)rows[i].in[j])
+                                   : decoder_end(&out, &d),
+                             ST_OK);
+            ck_assert_msg(out.count == (int64_t)strlen(rows[i].out[j]) &&
+                              (!out.count || !memcmp(out.bytes, rows[i].out[j], (size_t)out.count)),
+                          "row %zu, byte %zu", i, j);
+            list_bytes_free(&out);
+        }
+    }
     tokenizer_close(&t);
 }
 END_TEST
@@ -137,14 +179,14 @@ END_TEST
 START_TEST(test_refused)
 {
     static const int32_t bad[][2] = {{65, 259}, {65, -1}, {65, INT32_MAX}, {65, INT32_MIN}};
+    struct byte_list text = {0};
     struct tokenizer t, none;
     char out[16];
-    int64_t count;
 
     open_bytes(&t);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         status_clear();
-        ck_assert_int_eq(tokenizer_decode(out, &count, &t, bad[i], 2), ST_EFORMAT);
+        ck_assert_int_eq(tokenizer_decode(&text, &t, bad[i], 2, TOKENIZER_PLAIN), ST_EFORMAT);
         ck_assert_ptr_nonnull(strstr(status_message(), "token 1 has id"));
         ck_assert_ptr_nonnull(strstr(status_message(), "0 to 258"));
         ck_assert_int_eq(tokenizer_name(out, sizeof out, &t, bad[i][1]), ST_EFORMAT);
@@ -153,6 +195,7 @@ START_TEST(test_refused)
     ck_assert_int_eq(tokenizer_open(&none, "byte-pair"), ST_ECONFIG);
     ck_assert_ptr_nonnull(strstr(status_message(), "'byte-pair'"));
     ck_assert_ptr_nonnull(strstr(status_message(), "bytes"));
+    list_bytes_free(&text);
     tokenizer_close(&t);
 }
 END_TEST
@@ -170,6 +213,7 @@ int main(void)
     tcase_add_test(tests, test_utf8_places);
     tcase_add_test(tests, test_round_trip);
     tcase_add_test(tests, test_special);
+    tcase_add_test(tests, test_decoder);
     tcase_add_test(tests, test_names);
     tcase_add_test(tests, test_refused);
     suite_add_tcase(suite, tests);

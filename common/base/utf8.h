@@ -1,6 +1,6 @@
 /* UTF-8 as RFC 3629 defines it: no overlong forms, no surrogates, nothing over U+10FFFF. */
-#ifndef COMMON_DATA_UTF8_H
-#define COMMON_DATA_UTF8_H
+#ifndef COMMON_BASE_UTF8_H
+#define COMMON_BASE_UTF8_H
 
 #include <stddef.h>
 

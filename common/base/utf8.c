@@ -1,4 +1,4 @@
-#include "common/data/utf8.h"
+#include "common/base/utf8.h"
 
 /* The bytes that follow lead, and the range that the first of them must lie in: it is what rules
  * out overlong forms (e0, f0), surrogates (ed) and code points over 10FFFF (f4). */

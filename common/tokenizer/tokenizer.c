@@ -1,0 +1,99 @@
+#include "common/tokenizer/tokenizer.h"
+
+#include "common/tokenizer/bytes.h"
+#include "common/tokenizer/decoder.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum status tokenizer_open(struct tokenizer *t, const char *name)
+{
+    *t = (struct tokenizer){.begin = -1, .end = -1, .pad = -1};
+    if (strcmp(name, "bytes") != 0)
+        return fail(ST_ECONFIG, "tokenizer '%s' is not known; this build has: bytes", name);
+    t->name = strdup(name);
+    if (!t->name)
+        return fail(ST_ENOMEM, "no memory for the name of a tokenizer");
+    bytes_open(t);
+    return ST_OK;
+}
+
+void tokenizer_close(struct tokenizer *t)
+{
+    if (t->close)
+        t->close(t);
+    free(t->name);
+    *t = (struct tokenizer){0};
+}
+
+enum status tokenizer_encode(struct token_list *out, const struct tokenizer *t, const void *bytes,
+                             int64_t n, unsigned how)
+{
+    FAIL_IF(n < 0, ST_EINTERNAL);
+    return t->encode(out, t, bytes, n, how);
+}
+
+static enum status no_such_id(const struct tokenizer *t, int32_t id, const char *where)
+{
+    return fail(ST_EFORMAT, "%s id %d; tokenizer '%s' has ids 0 to %d", where, (int)id, t->name,
+                (int)t->vocab - 1);
+}
+
+enum status tokenizer_piece(struct token_piece *out, const struct tokenizer *t, int32_t id)
+{
+    if (id < 0 || id >= t->vocab)
+        return no_such_id(t, id, "a token has");
+    *out = t->piece(t, id);
+    return ST_OK;
+}
+
+enum status tokenizer_decode(struct byte_list *out, const struct tokenizer *t, const int32_t *ids,
+                             int64_t n, unsigned how)
+{
+    struct decoder d = decoder_begin(t, how);
+    char where[64];
+
+    FAIL_IF(n < 0, ST_EINTERNAL);
+    for (int64_t i = 0; i < n; i++) {
+        if (ids[i] < 0 || ids[i] >= t->vocab) {
+            snprintf(where, sizeof where, "token %lld has", (long long)i);
+            return no_such_id(t, ids[i], where);
+        }
+        TRY(decoder_add(out, &d, ids[i]));
+    }
+    return decoder_end(out, &d);
+}
+
+int32_t tokenizer_find(const struct tokenizer *t, const char *bytes, int64_t n)
+{
+    for (int32_t id = 0; id < t->vocab; id++) {
+        struct token_piece p = t->piece(t, id);
+
+        if (p.n == n && (n == 0 || memcmp(p.bytes, bytes, (size_t)n) == 0))
+            return id;
+    }
+    return -1;
+}
+
+/* Writes one byte as people read it; returns the characters written (size permitting). */
+static size_t byte_name(char *out, size_t size, unsigned char byte)
+{
+    int printable = byte >= 0x20 && byte < 0x7f && byte != '\\';
+    int n = snprintf(out, size, printable ? "%c" : "\\x%02x", byte);
+
+    return n > 0 ? (size_t)n : 0;
+}
+
+enum status tokenizer_name(char *out, size_t size, const struct tokenizer *t, int32_t id)
+{
+    struct token_piece p;
+    size_t used = 0;
+
+    FAIL_IF(size == 0, ST_EINTERNAL);
+    TRY(tokenizer_piece(&p, t, id));
+    out[0] = '\0';
+    for (int32_t i = 0; i < p.n && used < size; i++)
+        used += byte_name(out + used, size - used, (unsigned char)p.bytes[i]);
+    return ST_OK;
+}
