@@ -23,6 +23,7 @@ enum status command_generate(struct host *job, int argc, char **argv);
 enum status command_bench(struct host *job, int argc, char **argv);
 enum status command_validate(struct host *job, int argc, char **argv);
 enum status command_validate_job(struct host *job, int argc, char **argv);
+enum status command_plan(struct host *job, int argc, char **argv);
 enum status command_presets(struct host *job, int argc, char **argv);
 enum status command_config(struct host *job, int argc, char **argv);
 

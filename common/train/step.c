@@ -86,7 +86,11 @@ static enum status build(struct step *s)
 {
     const struct config *c = s->cfg;
     int exact = c->parallel.layout_exact;
-    int micro_batches = (int)((local_samples(s) + s->micro - 1) / s->micro);
+    struct schedule_shape shape = {.order = ORDER_1F1B,
+                                   .stages = 1,
+                                   .chunks = 1,
+                                   .micro_batches =
+                                       (int)((local_samples(s) + s->micro - 1) / s->micro)};
     struct tp_env env = {
         .dev = s->at.dev, .tp = s->at.tp, .ledger = s->at.ledger, .scratch = &s->scratch};
 
@@ -100,7 +104,7 @@ static enum status build(struct step *s)
     if (s->training)
         TRY(optimizer_open(&s->optimizer, &s->model, &s->state));
     TRY(carve_batch(s));
-    return schedule_open(&s->schedule, micro_batches);
+    return schedule_open(&s->schedule, &shape);
 }
 
 enum status step_open(struct step *s, const struct config *cfg, const struct step_place *at,
@@ -227,7 +231,7 @@ static enum status run(struct step *s, const struct instruction *in, double scal
         return optimizer_reduce(&s->optimizer, s->at.dev, s->at.dp);
     case INSTR_UPDATE:
         return update(s, t, lr);
-    case INSTR_END:
+    default:
         break;
     }
     return ST_EINTERNAL;
