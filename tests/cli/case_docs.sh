@@ -64,7 +64,10 @@ foreign='--(no-install-recommends|oversubscribe|bind-to|allow-run-as-root|instal
 # shellcheck disable=SC2086
 grep -ohE '(^|[` (])--[a-z][a-z-]+' $docs | sed 's/^[` (]//' | grep -vxE -e "$foreign" |
     grep -vx -e '--version' >"$dir/named"
-listed "L11 every option that a document names exists" "$dir/named" "$dir/options"
+# Documents name those of the peers' and witnesses' programs too.
+grep -ohE '"--[a-z][a-z-]+"' validation/peers/*.py validation/witness/*.py | tr -d '"' |
+    cat - "$dir/options" >"$dir/known"
+listed "L11 every option that a document names exists" "$dir/named" "$dir/known"
 grep -vx -e --help "$dir/options" >"$dir/public"
 listed "L11 every option is named in a document" "$dir/public" "$dir/named"
 
