@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 # What a distribution holds beyond the repository, and build folders in it.
-GENERATED = r"(_?build[^/]*|autom4te\.cache)/|(configure~?|aclocal\.m4|Makefile\.in)$|\.|.*__pycache__/"
+GENERATED = r"(_?build[^/]*|autom4te\.cache|runs)/|(configure~?|aclocal\.m4|Makefile\.in)$|\.|.*__pycache__/"
 C_FILES = (".c", ".cu", ".h", ".cuh")
 
 
