@@ -79,6 +79,11 @@ enum status gpu_cols_split(struct device *dev, struct tensor *parts, const struc
 enum status gpu_sum_tree(struct device *dev, struct tensor *s, const struct tensor *parts);
 enum status gpu_convert(struct device *dev, struct tensor *y, const struct tensor *x);
 
+/* bias.cu */
+enum status gpu_bias_forward(struct device *dev, struct tensor *y, const struct tensor *bias);
+enum status gpu_bias_backward(struct device *dev, struct tensor *dbias, const struct tensor *dy,
+                              const struct sample_plan *plan);
+
 /* embed.cu, loss.cu */
 enum status gpu_embed_forward(struct device *dev, struct tensor *y, const struct tensor *w,
                               const struct tensor *tokens, int64_t row0);

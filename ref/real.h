@@ -52,6 +52,8 @@
 #define ref_swiglu_forward     ref64_swiglu_forward
 #define ref_swiglu_backward    ref64_swiglu_backward
 #define ref_add                ref64_add
+#define ref_bias_forward       ref64_bias_forward
+#define ref_bias_backward      ref64_bias_backward
 #define ref_embed_forward      ref64_embed_forward
 #define ref_embed_backward     ref64_embed_backward
 #define ref_ce_stats           ref64_ce_stats

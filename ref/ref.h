@@ -95,6 +95,9 @@ enum status ref_swiglu_backward(struct device *dev, const struct swiglu_grad *d,
                                 enum swiglu_kind kind);
 enum status ref_add(struct device *dev, struct tensor *y, const struct tensor *a,
                     const struct tensor *b);
+enum status ref_bias_forward(struct device *dev, struct tensor *y, const struct tensor *bias);
+enum status ref_bias_backward(struct device *dev, struct tensor *dbias, const struct tensor *dy,
+                              const struct sample_plan *plan);
 enum status ref_embed_forward(struct device *dev, struct tensor *y, const struct tensor *w,
                               const struct tensor *tokens, int64_t row0);
 enum status ref_embed_backward(struct device *dev, struct tensor *dw, const struct tensor *dy,

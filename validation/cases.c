@@ -127,9 +127,11 @@ enum status case_text(const char *path, int documents)
     return ST_OK;
 }
 
-static enum status set_gain(struct params *p, struct param *row, struct device *dev)
+/* Gains in [0.5, 1.5), biases in [-0.5, 0.5). */
+static enum status set_vector(struct params *p, struct param *row, struct device *dev)
 {
     struct rng_key key = rng_key(4, RNG_TEST, hash_text(row->name));
+    double low = row->role == ROLE_GAIN ? 0.5 : -0.5;
     int64_t rows, cols, row0, col0;
     void *values;
     enum status st;
@@ -137,9 +139,9 @@ static enum status set_gain(struct params *p, struct param *row, struct device *
     param_shard(p, row, &rows, &cols, &row0, &col0);
     values = malloc((size_t)cols * dtype_size(p->wide));
     if (!values)
-        return fail(ST_ENOMEM, "no memory for a gain");
+        return fail(ST_ENOMEM, "no memory for %s", row->name);
     for (int64_t j = 0; j < cols; j++)
-        dtype_store(values, p->wide, j, 0.5 + rng_uniform(&key, (uint64_t)(col0 + j)));
+        dtype_store(values, p->wide, j, low + rng_uniform(&key, (uint64_t)(col0 + j)));
     st = param_set(p, row, dev, values);
     free(values);
     return st;
@@ -148,7 +150,7 @@ static enum status set_gain(struct params *p, struct param *row, struct device *
 enum status case_gains(struct params *p, struct device *dev)
 {
     for (int i = 0; i < p->n; i++)
-        if (p->item[i].role == ROLE_GAIN)
-            TRY(set_gain(p, &p->item[i], dev));
+        if (param_is_vector(&p->item[i]))
+            TRY(set_vector(p, &p->item[i], dev));
     return ST_OK;
 }

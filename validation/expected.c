@@ -99,11 +99,13 @@ static struct share head_share(const struct config *c)
 /* Tensors of which a rank holds a part. */
 static int64_t cut_tensors(const struct config *c)
 {
+    int heads_cut = c->parallel.strategy != STRATEGY_VANILLA || is_strong(c);
     int64_t block = c->parallel.strategy == STRATEGY_FULL      ? 7
                     : c->parallel.strategy == STRATEGY_VANILLA ? 14
                                                                : 16;
     int64_t ends = 1 + !c->model.tied + (c->parallel.strategy == STRATEGY_BTP); /* final gain */
 
+    block += c->model.qkv_bias && heads_cut ? 3 : 0;
     return c->model.layers * block + ends;
 }
 
@@ -120,6 +122,7 @@ static int64_t gradient_elements(const struct config *c, int64_t bytes)
 {
     struct sizes s = sizes_of(c);
     int64_t gain_p = c->parallel.strategy == STRATEGY_BTP ? s.p : 1, r = s.r, sum = 0;
+    int64_t heads_p = c->parallel.strategy != STRATEGY_VANILLA || is_strong(c) ? s.p : 1;
     const int64_t io[7][2] = {{s.d, s.d}, {s.d, s.k}, {s.d, s.k}, {s.d, s.d},
                               {s.d, s.f}, {s.d, s.f}, {s.f, s.d}};
 
@@ -129,6 +132,8 @@ static int64_t gradient_elements(const struct config *c, int64_t bytes)
         else
             sum += aligned(io[i][0] * io[i][1], s.p, bytes);
     sum += 2 * aligned(s.d, gain_p, bytes);
+    if (c->model.qkv_bias)
+        sum += aligned(s.d, heads_p, bytes) + 2 * aligned(s.k, heads_p, bytes);
     return c->model.layers * sum + aligned(s.d, gain_p, bytes) +
            2 * aligned(config_vocab_padded(c) * s.d, s.p, bytes);
 }

@@ -18,6 +18,7 @@ struct subject {
 
 static const struct subject subjects[] = {
     {"full", "model.layer=full", 1, 8, 0, NULL},
+    {"full biases tied", "model.layer=full model.qkv_bias=on model.tied=on", 0, 4, 0, NULL},
     {"cola btp", "model.layer=cola", 1, 8, 1, "parallel.grouping=off"},
     {"svd btp tied", "model.layer=svd model.tied=on", 1, 8, 1, "parallel.grouping=off"},
     {"cola btp online_local", "model.layer=cola parallel.norm=online_local", 0, 4, 1, NULL},

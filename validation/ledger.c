@@ -16,6 +16,7 @@ struct form {
 
 static const struct form forms[] = {
     {"full", "model.layer=full"},
+    {"full, biases, tied", "model.layer=full model.qkv_bias=on model.tied=on"},
     {"vanilla released", "model.layer=cola parallel.strategy=vanilla parallel.vanilla=released"},
     {"vanilla strong", "model.layer=svd parallel.strategy=vanilla parallel.vanilla=strong"},
     {"btp grouped online", "model.layer=cola"},

@@ -173,6 +173,28 @@ static enum status rms_backward(struct ops_case *c, struct ops_size s, int varia
     return ops_check(c, b[1], "dgain");
 }
 
+/* a bias and its gradient; columns of a wider tensor, as q, k and v are; variant 1 joins one that
+ * is there */
+static enum status bias(struct ops_case *c, struct ops_size s, int variant)
+{
+    struct sample_plan plan = ops_plan((int32_t)s.samples, variant);
+    struct buffer *y, *b, *dy, *db;
+
+    TRY(ops_random(c, &y, VALUE_ACT, tokens(s), s.cols, 3, 1.0));
+    TRY(ops_random(c, &b, VALUE_ACT, 1, s.cols, 0, 1.0));
+    TRY(ops_random(c, &dy, VALUE_ACT, tokens(s), s.cols, variant ? 8 : 3, 1.0));
+    if (variant)
+        TRY(ops_random(c, &db, VALUE_WIDE, 1, s.cols, 0, 1.0));
+    else
+        TRY(ops_poisoned(c, &db, VALUE_WIDE, 1, s.cols, 0));
+    for (int i = 0; i < SIDES; i++) {
+        TRY(op_bias_forward(c->dev[i], &y->t[i], &b->t[i]));
+        TRY(op_bias_backward(c->dev[i], &db->t[i], &dy->t[i], &plan));
+    }
+    TRY(ops_check(c, y, "y"));
+    return ops_check(c, db, "dbias");
+}
+
 const struct ops_test ops_norms[] = {{"rms_norm", 1, rms_norm, 2e-6, 4e-3},
                                      {"rms_norm_backward", 2, rms_norm_backward, 1e-5, 6e-3},
                                      {"rms_partial", 2, rms_partial, 2e-6, 4e-3},
@@ -180,4 +202,5 @@ const struct ops_test ops_norms[] = {{"rms_norm", 1, rms_norm, 2e-6, 4e-3},
                                      {"rms_apply", 1, rms_apply, 2e-6, 4e-3},
                                      {"rms_dot, rms_coef", 1, rms_dot_coef, 2e-6, 2e-6},
                                      {"rms_backward", 2, rms_backward, 1e-5, 6e-3},
+                                     {"bias", 2, bias, 2e-6, 4e-3},
                                      {NULL, 0, NULL, 0, 0}};

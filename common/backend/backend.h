@@ -104,6 +104,9 @@ struct math_ops {
                                    enum swiglu_kind kind);
     enum status (*add)(struct device *dev, struct tensor *y, const struct tensor *a,
                        const struct tensor *b);
+    enum status (*bias_forward)(struct device *dev, struct tensor *y, const struct tensor *bias);
+    enum status (*bias_backward)(struct device *dev, struct tensor *dbias, const struct tensor *dy,
+                                 const struct sample_plan *plan);
     /* both ends of the model */
     enum status (*embed_forward)(struct device *dev, struct tensor *y, const struct tensor *w,
                                  const struct tensor *tokens, int64_t row0);

@@ -214,6 +214,24 @@ enum status op_add(struct device *dev, struct tensor *y, const struct tensor *a,
     return ST_OK;
 }
 
+enum status op_bias_forward(struct device *dev, struct tensor *y, const struct tensor *bias)
+{
+    CHECK_TENSOR(y, OP_FLOAT, y->rows, y->cols);
+    CHECK_TENSOR(bias, OP_FLOAT, 1, y->cols);
+    TRY(dev->be->math->bias_forward(dev, y, bias));
+    return ST_OK;
+}
+
+enum status op_bias_backward(struct device *dev, struct tensor *dbias, const struct tensor *dy,
+                             const struct sample_plan *plan)
+{
+    CHECK_TENSOR(dbias, OP_WIDE, 1, dy->cols);
+    CHECK_TENSOR(dy, OP_FLOAT, dy->rows, dy->cols);
+    TRY(op_check_plan(plan, dy->rows, __func__));
+    TRY(dev->be->math->bias_backward(dev, dbias, dy, plan));
+    return ST_OK;
+}
+
 enum status op_embed_forward(struct device *dev, struct tensor *y, const struct tensor *w,
                              const struct tensor *tokens, int64_t row0)
 {

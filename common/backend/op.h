@@ -98,6 +98,11 @@ enum status op_swiglu_backward(struct device *dev, const struct swiglu_grad *d,
 enum status op_add(struct device *dev, struct tensor *y, const struct tensor *a,
                    const struct tensor *b);
 
+/* y[i,:] += bias[0,:], in place; and backward: dbias joins sum_M dy. */
+enum status op_bias_forward(struct device *dev, struct tensor *y, const struct tensor *bias);
+enum status op_bias_backward(struct device *dev, struct tensor *dbias, const struct tensor *dy,
+                             const struct sample_plan *plan);
+
 /* y[i,:] = w[tokens[i] - row0,:], zeros where that row is not among w's. tokens [M,1] i32. */
 enum status op_embed_forward(struct device *dev, struct tensor *y, const struct tensor *w,
                              const struct tensor *tokens, int64_t row0);

@@ -193,6 +193,9 @@ RECORD_ONLY(swiglu_forward, struct tensor *f, const struct tensor *g, const stru
             enum swiglu_kind kind)
 RECORD_ONLY(swiglu_backward, const struct swiglu_grad *d, enum swiglu_kind kind)
 RECORD_ONLY(add, struct tensor *y, const struct tensor *a, const struct tensor *b)
+RECORD_ONLY(bias_forward, struct tensor *y, const struct tensor *bias)
+RECORD_ONLY(bias_backward, struct tensor *dbias, const struct tensor *dy,
+            const struct sample_plan *plan)
 RECORD_ONLY(embed_forward, struct tensor *y, const struct tensor *w, const struct tensor *tokens,
             int64_t row0)
 RECORD_ONLY(embed_backward, struct tensor *dw, const struct tensor *dy, const struct tensor *tokens,
@@ -230,6 +233,8 @@ static const struct math_ops math_table = {.gemm = gemm,
                                            .swiglu_forward = swiglu_forward,
                                            .swiglu_backward = swiglu_backward,
                                            .add = add,
+                                           .bias_forward = bias_forward,
+                                           .bias_backward = bias_backward,
                                            .embed_forward = embed_forward,
                                            .embed_backward = embed_backward,
                                            .ce_stats = ce_stats,

@@ -1,109 +1,13 @@
+/* Reading config.json. */
 #include "common/checkpoint/hf_config.h"
 
-#include "common/checkpoint/folder.h"
+#include "common/checkpoint/hf_rows.h"
 #include "common/model/config_value.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <string.h>
-
-/* Whole numbers and real ones that stand under the same meaning on both sides. */
-struct row {
-    const char *json, *key;
-    int needed;
-};
-
-static const struct row rows[] = {
-    {"vocab_size", "model.vocab", 1},
-    {"hidden_size", "model.width", 1},
-    {"intermediate_size", "model.ffn", 1},
-    {"num_hidden_layers", "model.layers", 1},
-    {"num_attention_heads", "model.heads", 1},
-    {"num_key_value_heads", "model.kv_heads", 0},
-    {"max_position_embeddings", "train.seq", 0},
-    {"initializer_range", "model.init_std", 0},
-    {"rms_norm_eps", "model.norm_eps", 0},
-    {"tie_word_embeddings", "model.tied", 0},
-};
-
-enum { ROWS = sizeof rows / sizeof *rows };
-
-/* ---- writing ---- */
-
-/* The value of a key as JSON: a truth value, or a number (a real one shows that it is). */
-static void json_value(char out[CONFIG_VALUE], const char *key, const struct config *cfg)
-{
-    const struct config_key *k = config_find(key);
-
-    config_value_write(out, CONFIG_VALUE, k, cfg);
-    if (k->type == CONFIG_IS_FLAG)
-        snprintf(out, CONFIG_VALUE, "%s", strcmp(out, "on") == 0 ? "true" : "false");
-    else if (k->type == CONFIG_IS_REAL && !strpbrk(out, ".e"))
-        strncat(out, ".0", CONFIG_VALUE - strlen(out) - 1);
-}
-
-/* What LLaMA has and this program does not vary. */
-static void write_constants(FILE *out, enum dtype values)
-{
-    fprintf(out,
-            "  \"hidden_act\": \"silu\",\n"
-            "  \"attention_bias\": false,\n"
-            "  \"attention_dropout\": 0.0,\n"
-            "  \"mlp_bias\": false,\n"
-            "  \"pretraining_tp\": 1,\n"
-            "  \"use_cache\": true,\n"
-            "  \"bos_token_id\": null,\n"
-            "  \"eos_token_id\": null,\n"
-            "  \"pad_token_id\": null,\n"
-            "  \"torch_dtype\": \"%s\"\n",
-            values == DT_F64 ? "float64" : "float32");
-}
-
-static void write_rope(FILE *out, const struct config *cfg)
-{
-    char theta[CONFIG_VALUE];
-
-    json_value(theta, "model.rope_theta", cfg);
-    fprintf(out,
-            "  \"rope_theta\": %s,\n"
-            "  \"rope_scaling\": null,\n"
-            "  \"rope_parameters\": {\"rope_theta\": %s, \"rope_type\": \"default\"},\n",
-            theta, theta);
-}
-
-/* Nonzero for a model that is a LLaMA word for word. */
-static int is_llama(const struct config *cfg)
-{
-    return cfg->model.layer == LAYER_FULL && cfg->model.outer_silu == SILU_ON;
-}
-
-enum status hf_config_write(const char *path, const struct config *cfg, enum dtype values)
-{
-    FILE *out = fopen(path, "w");
-    int llama = is_llama(cfg);
-    char value[CONFIG_VALUE];
-
-    if (!out)
-        return fail(ST_EIO, "cannot write %s: %s", path, strerror(errno));
-    fprintf(out, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n",
-            llama ? "LlamaForCausalLM" : "NarrowsForCausalLM", llama ? "llama" : "narrows");
-    if (!llama)
-        fprintf(out, "  \"layer\": \"%s\",\n  \"rank\": %" PRId64 ",\n  \"outer_silu\": %s,\n",
-                config_choice_name("model.layer", (int)cfg->model.layer), cfg->model.rank,
-                cfg->model.outer_silu == SILU_ON ? "true" : "false");
-    for (int i = 0; i < ROWS; i++) {
-        json_value(value, rows[i].key, cfg);
-        fprintf(out, "  \"%s\": %s,\n", rows[i].json, value);
-    }
-    fprintf(out, "  \"head_dim\": %" PRId64 ",\n", cfg->model.width / cfg->model.heads);
-    write_rope(out, cfg);
-    write_constants(out, values);
-    fputs("}\n", out);
-    return folder_close(out, path);
-}
-
-/* ---- reading ---- */
 
 /* Sets a key of cfg from a value of the file; its bounds are those of the key. */
 static enum status set_value(struct config *cfg, const char *json, const char *key,
@@ -128,9 +32,18 @@ static enum status set_value(struct config *cfg, const char *json, const char *k
     return ST_OK;
 }
 
-static enum status read_rows(struct config *cfg, const json_t *root)
+static enum status read_rows(struct config *cfg, const json_t *root, enum hf_kind kind)
 {
-    for (int i = 0; i < ROWS; i++) {
+    static const struct {
+        const char *json, *key;
+        int needed;
+    } rows[] = {
+#define X(json, key, needed) {json, key, needed},
+        HF_ROWS(X)
+#undef X
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const json_t *value = json_object_get(root, rows[i].json);
 
         if (value && !json_is_null(value))
@@ -138,8 +51,36 @@ static enum status read_rows(struct config *cfg, const json_t *root)
         else if (rows[i].needed)
             return fail(ST_EFORMAT, "%s is missing", rows[i].json);
     }
+    if (kind == HF_COLA && !json_object_get(root, "max_position_embeddings") &&
+        json_object_get(root, HF_COLA_LENGTH))
+        TRY(set_value(cfg, HF_COLA_LENGTH, "train.seq", json_object_get(root, HF_COLA_LENGTH)));
     if (!cfg->model.kv_heads)
         cfg->model.kv_heads = cfg->model.heads;
+    return ST_OK;
+}
+
+/* ---- rotary positions ---- */
+
+/* Nothing when an object that may describe scaling says that there is none. */
+static enum status check_plain(const json_t *rope, const char *name)
+{
+    const json_t *part = json_object_get(rope, "partial_rotary_factor");
+    const json_t *type = json_object_get(rope, "rope_type");
+
+    if (!rope || json_is_null(rope))
+        return ST_OK;
+    if (!type)
+        type = json_object_get(rope, "type");
+    if (!json_is_object(rope) ||
+        (type && !(json_is_string(type) && !strcmp(json_string_value(type), "default"))) ||
+        (!type && json_object_get(rope, "factor")))
+        return fail(ST_EFORMAT,
+                    "%s asks for rope_type %.40s; only plain rotary positions (\"default\") are "
+                    "computed",
+                    name, json_is_string(type) ? json_string_value(type) : "(not named)");
+    if (part && !json_is_null(part) && json_number_value(part) != 1.0)
+        return fail(ST_EFORMAT, "%s: partial_rotary_factor is %g; all of a head is turned here",
+                    name, json_number_value(part));
     return ST_OK;
 }
 
@@ -147,16 +88,15 @@ static enum status read_rows(struct config *cfg, const json_t *root)
 static enum status read_rope(struct config *cfg, const json_t *root)
 {
     const json_t *inner = json_object_get(root, "rope_parameters");
-    const json_t *scaling = json_object_get(root, "rope_scaling");
     const json_t *theta = json_object_get(root, "rope_theta");
-    const json_t *type = json_object_get(inner, "rope_type"), *own = NULL;
+    const json_t *part = json_object_get(root, "partial_rotary_factor");
+    const json_t *own = json_object_get(inner, "rope_theta");
 
-    own = json_object_get(inner, "rope_theta");
-    if (scaling && !json_is_null(scaling))
-        return fail(ST_EFORMAT, "rope_scaling is given; only plain rotary positions are computed");
-    if (type && !(json_is_string(type) && !strcmp(json_string_value(type), "default")))
-        return fail(ST_EFORMAT, "rope_type is not \"default\"; only plain rotary positions are "
-                                "computed");
+    TRY(check_plain(json_object_get(root, "rope_scaling"), "rope_scaling"));
+    TRY(check_plain(inner, "rope_parameters"));
+    if (part && !json_is_null(part) && json_number_value(part) != 1.0)
+        return fail(ST_EFORMAT, "partial_rotary_factor is %g; all of a head is turned here",
+                    json_number_value(part));
     if (theta && own && json_number_value(theta) != json_number_value(own))
         return fail(ST_EFORMAT, "rope_theta is %g and in rope_parameters %g",
                     json_number_value(theta), json_number_value(own));
@@ -165,19 +105,51 @@ static enum status read_rope(struct config *cfg, const json_t *root)
     return theta ? set_value(cfg, "rope_theta", "model.rope_theta", theta) : ST_OK;
 }
 
+/* ---- what is not computed ---- */
+
+static enum status check_biases(const json_t *root)
+{
+    static const char *const biases[] = {"attention_bias", "mlp_bias", "bias", "use_bias"};
+
+    for (size_t i = 0; i < sizeof biases / sizeof *biases; i++)
+        if (json_is_true(json_object_get(root, biases[i])))
+            return fail(ST_EFORMAT,
+                        "%s is true; the only biases here are those of q, k and v (model_type "
+                        "qwen2)",
+                        biases[i]);
+    return ST_OK;
+}
+
+/* Some layers of another kind of attention. */
+static enum status check_windows(const json_t *root)
+{
+    const json_t *types = json_object_get(root, "layer_types"), *value;
+    size_t i;
+
+    if (json_is_true(json_object_get(root, "use_sliding_window")))
+        return fail(ST_EFORMAT, "use_sliding_window is true; attention here sees the whole text");
+    json_array_foreach(
+        types, i, value) if (!json_is_string(value) ||
+                             strcmp(json_string_value(value), "full_attention") !=
+                                 0) return fail(ST_EFORMAT,
+                                                "layer_types %zu is not \"full_attention\"", i);
+    return ST_OK;
+}
+
 /* Refuses what this program does not compute. */
 static enum status check_kind(const struct config *cfg, const json_t *root)
 {
-    static const char *const biases[] = {"attention_bias", "mlp_bias"};
     const json_t *act = json_object_get(root, "hidden_act");
     const json_t *head_dim = json_object_get(root, "head_dim");
+    const json_t *quantised = json_object_get(root, "quantization_config");
     int64_t heads = cfg->model.heads;
 
     if (act && !(json_is_string(act) && !strcmp(json_string_value(act), "silu")))
         return fail(ST_EFORMAT, "hidden_act is not \"silu\", the only one that is computed");
-    for (int i = 0; i < 2; i++)
-        if (json_is_true(json_object_get(root, biases[i])))
-            return fail(ST_EFORMAT, "%s is true; layers here have no bias", biases[i]);
+    TRY(check_biases(root));
+    TRY(check_windows(root));
+    if (quantised && !json_is_null(quantised))
+        return fail(ST_EFORMAT, "quantization_config is given; weights must be plain numbers");
     if (head_dim && !json_is_null(head_dim) &&
         (cfg->model.width % heads || json_integer_value(head_dim) != cfg->model.width / heads))
         return fail(ST_EFORMAT,
@@ -187,21 +159,13 @@ static enum status check_kind(const struct config *cfg, const json_t *root)
     return ST_OK;
 }
 
-/* layer, rank, outer_silu: given for "narrows", fixed for "llama". */
-static enum status read_kind(struct config *cfg, const json_t *root)
-{
-    const json_t *kind = json_object_get(root, "model_type"), *value;
-    const char *name = json_is_string(kind) ? json_string_value(kind) : "(none)";
+/* ---- kinds ---- */
 
-    if (!strcmp(name, "llama")) {
-        cfg->model.layer = LAYER_FULL;
-        cfg->model.outer_silu = SILU_ON;
-        cfg->model.rank = 0;
-        return ST_OK;
-    }
-    if (strcmp(name, "narrows") != 0)
-        return fail(ST_EFORMAT, "model_type is %.40s; \"llama\" and \"narrows\" are known", name);
-    value = json_object_get(root, "layer");
+/* layer, rank, outer_silu, qkv_bias of "narrows"; the last came later and may be missing. */
+static enum status read_narrows(struct config *cfg, const json_t *root)
+{
+    const json_t *value = json_object_get(root, "layer");
+
     if (!json_is_string(value))
         return fail(ST_EFORMAT, "layer is missing or no text");
     TRY(set_value(cfg, "layer", "model.layer", value));
@@ -212,20 +176,79 @@ static enum status read_kind(struct config *cfg, const json_t *root)
     value = json_object_get(root, "outer_silu");
     if (!json_is_boolean(value))
         return fail(ST_EFORMAT, "outer_silu is missing or neither true nor false");
-    return set_value(cfg, "outer_silu", "model.outer_silu", value);
+    TRY(set_value(cfg, "outer_silu", "model.outer_silu", value));
+    value = json_object_get(root, "qkv_bias");
+    return value ? set_value(cfg, "qkv_bias", "model.qkv_bias", value) : ST_OK;
 }
 
-static enum status read_root(struct config *cfg, const json_t *root)
+/* rank and only_lr_act of "cola", with the defaults of CoLA's own configuration. */
+static enum status read_cola(struct config *cfg, const json_t *root)
+{
+    const json_t *rank = json_object_get(root, "rank");
+    const json_t *only = json_object_get(root, "only_lr_act");
+
+    if (only && !json_is_boolean(only))
+        return fail(ST_EFORMAT, "only_lr_act is neither true nor false");
+    cfg->model.layer = LAYER_COLA;
+    cfg->model.outer_silu = only && json_is_false(only) ? SILU_ON : SILU_OFF;
+    if (rank && !json_is_null(rank))
+        return set_value(cfg, "rank", "model.rank", rank);
+    cfg->model.rank = json_integer_value(json_object_get(root, "hidden_size")) / 4;
+    return cfg->model.rank > 0 ? ST_OK : fail(ST_EFORMAT, "rank is missing");
+}
+
+static enum status read_kind(struct config *cfg, enum hf_kind *kind, const json_t *root)
+{
+    const json_t *type = json_object_get(root, "model_type");
+    const char *name = json_is_string(type) ? json_string_value(type) : "(none)";
+
+    cfg->model.qkv_bias = !strcmp(name, "qwen2");
+    if (!strcmp(name, "llama") || !strcmp(name, "qwen2")) {
+        *kind = cfg->model.qkv_bias ? HF_QWEN2 : HF_LLAMA;
+        cfg->model.layer = LAYER_FULL;
+        cfg->model.outer_silu = SILU_ON;
+        cfg->model.rank = 0;
+        return ST_OK;
+    }
+    *kind = !strcmp(name, "cola") ? HF_COLA : HF_NARROWS;
+    if (*kind == HF_COLA)
+        return read_cola(cfg, root);
+    if (!strcmp(name, "narrows"))
+        return read_narrows(cfg, root);
+    return fail(ST_EFORMAT,
+                "model_type is %.40s; \"llama\", \"qwen2\", \"cola\" and \"narrows\" are known",
+                name);
+}
+
+/* ---- the file ---- */
+
+/* An id, or the first of several; -1 for none. */
+static int64_t read_id(const json_t *root, const char *name)
+{
+    const json_t *value = json_object_get(root, name);
+
+    if (json_is_array(value))
+        value = json_array_get(value, 0);
+    return json_is_integer(value) && json_integer_value(value) >= 0 ? json_integer_value(value)
+                                                                    : -1;
+}
+
+static enum status read_root(struct config *cfg, enum hf_kind *kind, struct hf_ids *ids,
+                             const json_t *root)
 {
     if (!json_is_object(root))
         return fail(ST_EFORMAT, "it is no JSON object");
-    TRY(read_kind(cfg, root));
-    TRY(read_rows(cfg, root));
+    TRY(read_kind(cfg, kind, root));
+    TRY(read_rows(cfg, root, *kind));
     TRY(read_rope(cfg, root));
+    ids->begin = read_id(root, "bos_token_id");
+    ids->end = read_id(root, "eos_token_id");
+    ids->pad = read_id(root, "pad_token_id");
     return check_kind(cfg, root);
 }
 
-enum status hf_config_read(struct config *cfg, const char *path)
+enum status hf_config_read_all(struct config *cfg, enum hf_kind *kind, struct hf_ids *ids,
+                               const char *path)
 {
     FILE *in = fopen(path, "r");
     json_error_t error;
@@ -238,11 +261,19 @@ enum status hf_config_read(struct config *cfg, const char *path)
     fclose(in);
     if (!root)
         return fail(ST_EFORMAT, "%s:%d: %s", path, error.line, error.text);
-    st = read_root(cfg, root);
+    st = read_root(cfg, kind, ids, root);
     if (st != ST_OK)
         status_prefix("%s: ", path);
     json_decref(root);
     return st;
+}
+
+enum status hf_config_read(struct config *cfg, const char *path)
+{
+    enum hf_kind kind;
+    struct hf_ids ids;
+
+    return hf_config_read_all(cfg, &kind, &ids, path);
 }
 
 enum status hf_config_same(const struct config *found, const struct config *expected)
@@ -251,6 +282,7 @@ enum status hf_config_same(const struct config *found, const struct config *expe
         "model.layer",    "model.width", "model.layers",     "model.heads",
         "model.kv_heads", "model.ffn",   "model.rank",       "model.vocab",
         "model.norm_eps", "model.tied",  "model.rope_theta", "model.outer_silu",
+        "model.qkv_bias",
     };
     char a[CONFIG_VALUE], b[CONFIG_VALUE];
 

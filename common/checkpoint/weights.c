@@ -161,7 +161,7 @@ static enum status find(const struct safetensors_tensor **t, const struct source
 static enum status check_shape(const struct source *s, const struct param *row,
                                const struct safetensors_tensor *t)
 {
-    int vector = row->role == ROLE_GAIN;
+    int vector = param_is_vector(row);
     int64_t want[2] = {vector ? row->cols : row->real_rows, row->cols};
 
     if (!t)

@@ -128,7 +128,7 @@ static enum status create_tensors(struct save *s)
         return fail(ST_ENOMEM, "no memory for the table of %d tensors", p->n);
     for (int i = 0; i < p->n; i++) {
         const struct param *row = &p->item[i];
-        int vector = row->role == ROLE_GAIN;
+        int vector = param_is_vector(row);
 
         spec[i] = (struct safetensors_spec){
             .name = row->name,

@@ -10,6 +10,24 @@ static enum status rotate(struct block_env *env, const struct attention *at, str
     return op_rope(env->tp.dev, k, env->rope_table, rope);
 }
 
+/* q, k and v get the biases that the model may have; or, from their gradients, db gets its own. */
+static enum status add_biases(struct block_env *env, const struct block *b, struct block_acts *a)
+{
+    struct tensor *const y[PROJ_MAX] = {&a->q, &a->k, &a->v};
+
+    for (int i = 0; i < PROJ_MAX && b->qkv.bias[i].rows; i++)
+        TRY(op_bias_forward(env->tp.dev, y[i], &b->qkv.bias[i]));
+    return ST_OK;
+}
+
+static enum status biases_backward(struct block_env *env, struct block *db,
+                                   const struct tensor dy[PROJ_MAX])
+{
+    for (int i = 0; i < PROJ_MAX && db->qkv.bias[i].rows; i++)
+        TRY(op_bias_backward(env->tp.dev, &db->qkv.bias[i], &dy[i], env->tp.plan));
+    return ST_OK;
+}
+
 static enum status attention_half(struct block_env *env, const struct block *b,
                                   struct block_acts *a)
 {
@@ -18,6 +36,7 @@ static enum status attention_half(struct block_env *env, const struct block *b,
     struct proj_io out = {.x = &a->at.o, .resid = &a->x0, .y = &a->x1};
 
     TRY(env->strategy->in_forward(&env->tp, &b->qkv, &a->qkv_a, &in)); /* q, k, v = W norm(x0) */
+    TRY(add_biases(env, b, a));
     TRY(rotate(env, &a->at, &a->q, &a->k, 0));
     TRY(op_attention_forward(env->tp.dev, &a->at));                      /* o                    */
     return env->strategy->out_forward(&env->tp, &b->wo, &a->wo_a, &out); /* x1 = x0 + Wo o       */
@@ -101,6 +120,7 @@ static enum status attention_half_backward(struct block_env *env, const struct b
     TRY(env->strategy->out_backward(&env->tp, &b->wo, &db->wo, &a->wo_a, &out));
     TRY(op_attention_backward(env->tp.dev, &a->at, &dat));
     TRY(rotate(env, &a->at, &dat.q, &dat.k, 1));
+    TRY(biases_backward(env, db, dy));
     TRY(env->strategy->in_backward(&env->tp, &b->qkv, &db->qkv, &a->qkv_a, &in));
     arena_release(env->tp.scratch, mark);
     return ST_OK;

@@ -29,9 +29,10 @@ const struct tp_strategy *model_strategy(const struct config *cfg)
 
 static enum status add_param(struct model *m, struct param row, struct tensor *w, struct tensor *g)
 {
-    int matrix = row.role != ROLE_GAIN;
+    int matrix = !param_is_vector(&row);
 
-    row.cut = m->strategy->cut(row.role, m->cfg->model.tied);
+    if (row.role != ROLE_BIAS)
+        row.cut = m->strategy->cut(row.role, m->cfg->model.tied);
     row.grains = row.cut == CUT_NONE ? 1 : (int32_t)m->cfg->parallel.grains;
     row.decay = matrix || m->cfg->train.decay_on == DECAY_ALL;
     row.use_w[0] = w;
@@ -93,6 +94,20 @@ static enum status add_group(struct model *m, int layer, const struct linear *l,
     return ST_OK;
 }
 
+/* Biases of q, k and v: each rank has those of the heads that it computes. */
+static enum status add_biases(struct model *m, int layer, const struct linear *l,
+                              struct proj *const group[2])
+{
+    for (int i = 0; m->cfg->model.qkv_bias && i < PROJ_MAX; i++) {
+        struct param row = {.role = ROLE_BIAS, .rows = 1, .cols = l[i].out};
+
+        row.cut = m->shape.heads_cut ? CUT_COLS : CUT_NONE;
+        snprintf(row.name, sizeof row.name, "model.layers.%d.%s.bias", layer, l[i].name);
+        TRY(add_param(m, row, &group[0]->bias[i], &group[1]->bias[i]));
+    }
+    return ST_OK;
+}
+
 static enum status add_block(struct model *m, int layer)
 {
     const struct config_model *c = &m->cfg->model;
@@ -112,6 +127,7 @@ static enum status add_block(struct model *m, int layer)
     snprintf(name, sizeof name, "model.layers.%d.input_layernorm.weight", layer);
     TRY(add_gain(m, name, &w->qkv.gain, &g->qkv.gain));
     TRY(add_group(m, layer, qkv, 3, groups[0]));
+    TRY(add_biases(m, layer, qkv, groups[0]));
     TRY(add_group(m, layer, &o, 1, groups[1]));
     snprintf(name, sizeof name, "model.layers.%d.post_attention_layernorm.weight", layer);
     TRY(add_gain(m, name, &w->gate_up.gain, &g->gate_up.gain));
@@ -158,6 +174,7 @@ static void set_shape(struct model *m)
     s->grains = (int32_t)c->parallel.grains / p;
     s->stream = m->strategy->stream_cut ? s->width / p : s->width;
     s->stream_grains = m->strategy->stream_cut ? s->grains : 1;
+    s->heads_cut = heads_cut;
     s->heads_l = heads_cut ? c->model.heads / p : c->model.heads;
     s->kv_heads_l = heads_cut ? c->model.kv_heads / p : c->model.kv_heads;
     s->head_grains = heads_cut ? s->grains : 1;
@@ -175,7 +192,7 @@ static enum status build(struct model *m)
     m->dblocks = calloc((size_t)layers, sizeof *m->dblocks);
     if (!m->blocks || !m->dblocks)
         return fail(ST_ENOMEM, "no memory for the table of %d layers", layers);
-    TRY(params_open(&m->params, layers * 16 + 3, m->tp_rank, m->tp_size));
+    TRY(params_open(&m->params, layers * 19 + 3, m->tp_rank, m->tp_size));
     TRY(add_ends(m, 0));
     for (int i = 0; i < layers; i++)
         TRY(add_block(m, i));
@@ -263,7 +280,7 @@ double model_flops_per_token(const struct model *m)
     for (int i = 0; i < m->params.n; i++) {
         const struct param *row = &m->params.item[i];
 
-        if (row->role == ROLE_GAIN || (row->role == ROLE_EMBED && !row->twice))
+        if (param_is_vector(row) || (row->role == ROLE_EMBED && !row->twice))
             continue;
         if (PLANTED(PLANTED_FLOPS) && m->strategy->low_rank &&
             (row->role == ROLE_IN_B || row->role == ROLE_OUT_B))

@@ -11,6 +11,7 @@ struct model_shape {
     int64_t stream;                     /* columns of the residual stream on this rank           */
     int64_t heads_l, kv_heads_l, ffn_l; /* heads and FFN units that this rank computes           */
     int64_t latent_l;                   /* columns of one latent on this rank: r or r / p        */
+    int heads_cut;                      /* this rank computes a part of the heads                */
     int32_t grains;                     /* of each cut dimension on this rank                    */
     int32_t head_grains, ffn_grains;    /* the same, or 1 where heads or units are not cut       */
     int32_t latent_grains;              /* of one member's latents: more than 1 where r is cut   */

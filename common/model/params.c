@@ -165,7 +165,7 @@ static void draw(const struct params *p, const struct param *row, uint64_t seed,
 
         if (row->sigma == 0.0 || row0 + i >= row->real_rows)
             for (int64_t j = 0; j < cols; j++)
-                dtype_store(values, p->wide, i * cols + j, row->sigma == 0.0 ? 1.0 : 0.0);
+                dtype_store(values, p->wide, i * cols + j, row->role == ROLE_GAIN ? 1.0 : 0.0);
         else if (p->wide == DT_F64)
             rng_normal_fill64((double *)values + i * cols, &key, first, (size_t)cols, row->sigma);
         else
@@ -224,6 +224,11 @@ int64_t params_count_local(const struct params *p)
     for (int i = 0; i < p->n; i++)
         n += tensor_count(&p->item[i].w);
     return n;
+}
+
+int param_is_vector(const struct param *row)
+{
+    return row->role == ROLE_GAIN || row->role == ROLE_BIAS;
 }
 
 struct param *params_find(struct params *p, const char *name)

@@ -19,7 +19,7 @@ struct param {
     int64_t rows, cols;   /* whole                                                           */
     int64_t real_rows;    /* rows that are not padding of the vocabulary: rows elsewhere      */
     int32_t grains;       /* of the cut dimension, whole; 1 when not cut                      */
-    double sigma;         /* of the start values; 0: ones                                     */
+    double sigma;         /* of the start values; 0: ones, for a bias zeros                   */
     int decay;            /* AdamW's decay applies                                            */
     int twice;            /* tied: gradients come from both ends, into g and g2               */
     struct tensor w;      /* what the model reads                                             */
@@ -75,6 +75,9 @@ enum status param_set(struct params *p, struct param *row, struct device *dev, c
 /* Elements of all parameters, whole (padding left out); and on this rank. */
 int64_t params_count(const struct params *p);
 int64_t params_count_local(const struct params *p);
+
+/* Nonzero for a gain or a bias: [1, cols] here, [cols] in files. */
+int param_is_vector(const struct param *row);
 
 /* The row called name, or NULL. */
 struct param *params_find(struct params *p, const char *name);

@@ -32,6 +32,7 @@ struct proj {
     struct tensor gain;        /* [1, d or d_l]; in-projections only        */
     struct tensor a[PROJ_MAX]; /* low rank: lie one after the other         */
     struct tensor b[PROJ_MAX];
+    struct tensor bias[PROJ_MAX]; /* [1, out or out_l], added by the block; rows 0: none */
 };
 
 /* What a projection keeps from forward to backward. */
@@ -100,14 +101,24 @@ struct head_io {
 
 enum cut { CUT_NONE, CUT_ROWS, CUT_COLS };
 
-enum param_role { ROLE_GAIN, ROLE_IN_A, ROLE_IN_B, ROLE_OUT_A, ROLE_OUT_B, ROLE_EMBED, ROLE_HEAD };
+enum param_role {
+    ROLE_GAIN,
+    ROLE_BIAS,
+    ROLE_IN_A,
+    ROLE_IN_B,
+    ROLE_OUT_A,
+    ROLE_OUT_B,
+    ROLE_EMBED,
+    ROLE_HEAD
+};
 
 struct tp_strategy {
     const char *name;
     int low_rank;   /* layers have a bottleneck   */
     int stream_cut; /* the stream is [M, d_l]     */
 
-    /* How a parameter is cut; tied: one matrix for both ends. Full-rank W count as B. */
+    /* How a parameter is cut (not a bias: it follows the heads); tied: one matrix for both ends.
+     * Full-rank W count as B. */
     enum cut (*cut)(enum param_role role, int tied);
     /* Nonzero when attention (FFN) sees this rank's share of heads (units), not all of them. */
     int (*heads_cut)(const struct tp_env *env);

@@ -69,9 +69,55 @@ START_TEST(test_shape)
     OK(read_with(&cfg, shape,
                  ", \"rope_parameters\": {\"rope_theta\": 20000, \"rope_type\": \"default\"}"));
     ck_assert(cfg.model.rope_theta == 20000);
+    OK(read_with(&cfg, shape,
+                 ", \"rope_scaling\": {\"rope_type\": \"default\"}, \"layer_types\": "
+                 "[\"full_attention\"], \"partial_rotary_factor\": 1.0"));
     OK(read_with(&cfg, narrow, ""));
+    ck_assert(!cfg.model.qkv_bias);
+    OK(read_with(&cfg, narrow, ", \"qkv_bias\": true"));
+    ck_assert(cfg.model.qkv_bias);
     ck_assert(cfg.model.layer == LAYER_SVD && cfg.model.rank == 16 &&
               cfg.model.outer_silu == SILU_ON);
+}
+END_TEST
+
+/* The shape of another kind. */
+static enum status read_as(struct config *cfg, enum hf_kind *kind, struct hf_ids *ids,
+                           const char *type, const char *more)
+{
+    char path[TEMP_PATH], json[SHAPE];
+    int n = snprintf(json, sizeof json,
+                     "{\"model_type\": \"%s\", \"vocab_size\": 512, \"hidden_size\": 64, "
+                     "\"intermediate_size\": 172, \"num_hidden_layers\": 5, "
+                     "\"num_attention_heads\": 8%s}",
+                     type, more);
+
+    status_clear();
+    temp_folder_write(temp_folder_path(path, folder, "config.json"), json, (size_t)n);
+    config_default(cfg);
+    return hf_config_read_all(cfg, kind, ids, path);
+}
+
+START_TEST(test_kinds)
+{
+    struct config cfg;
+    enum hf_kind kind;
+    struct hf_ids ids;
+
+    OK(read_as(&cfg, &kind, &ids, "qwen2",
+               ", \"use_sliding_window\": false, \"sliding_window\": null, \"bos_token_id\": 7, "
+               "\"eos_token_id\": [8, 9]"));
+    ck_assert(kind == HF_QWEN2 && cfg.model.qkv_bias && cfg.model.layer == LAYER_FULL);
+    ck_assert(ids.begin == 7 && ids.end == 8 && ids.pad == -1);
+    OK(read_as(&cfg, &kind, &ids, "cola", ", \"max_sequence_length\": 1024"));
+    ck_assert(kind == HF_COLA && cfg.model.layer == LAYER_COLA && cfg.model.rank == 16);
+    ck_assert(cfg.model.outer_silu == SILU_OFF && cfg.train.seq == 1024);
+    OK(read_as(&cfg, &kind, &ids, "cola", ", \"rank\": 24, \"only_lr_act\": false"));
+    ck_assert(cfg.model.rank == 24 && cfg.model.outer_silu == SILU_ON);
+    ck_assert_int_eq(read_as(&cfg, &kind, &ids, "cola", ", \"only_lr_act\": 1"), ST_EFORMAT);
+    ck_assert_int_eq(read_as(&cfg, &kind, &ids, "cola", ", \"bias\": true"), ST_EFORMAT);
+    ck_assert_int_eq(read_as(&cfg, &kind, &ids, "llama", ", \"eos_token_id\": []"), ST_OK);
+    ck_assert(kind == HF_LLAMA && ids.end == -1);
 }
 END_TEST
 
@@ -84,6 +130,14 @@ START_TEST(test_shape_refused)
         {", \"head_dim\": 16", "head_dim 16"},
         {", \"head_dim\": 4611686018427387904", "head_dim"},
         {", \"rope_scaling\": {\"factor\": 8.0}", "rope_scaling"},
+        {", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 8.0}", "rope_type linear"},
+        {", \"rope_scaling\": 8.0", "rope_scaling"},
+        {", \"rope_parameters\": {\"rope_type\": \"default\", \"partial_rotary_factor\": 0.5}",
+         "partial_rotary_factor is 0.5"},
+        {", \"partial_rotary_factor\": 0.25", "partial_rotary_factor is 0.25"},
+        {", \"use_sliding_window\": true", "use_sliding_window"},
+        {", \"layer_types\": [\"full_attention\", \"sliding_attention\"]", "layer_types 1"},
+        {", \"quantization_config\": {\"bits\": 4}", "quantization_config"},
         {", \"rope_parameters\": {\"rope_type\": \"llama3\"}", "rope_type"},
         {", \"rope_theta\": 1e4, \"rope_parameters\": {\"rope_theta\": 2e4}", "rope_theta"},
         {", \"rms_norm_eps\": NaN", "config.json:1"},
@@ -125,7 +179,8 @@ START_TEST(test_round_trip)
         {"model.layer=full", "model.rope_theta=123456.7", "model.norm_eps=1e-5", NULL},
         {"model.layer=full", "model.outer_silu=off", NULL},
         {"model.layer=svd", "model.tied=on", NULL},
-        {"model.layer=cola", NULL}};
+        {"model.layer=cola", "model.qkv_bias=on", NULL},
+        {"model.layer=full", "model.qkv_bias=on", NULL}};
     char path[TEMP_PATH];
     struct config cfg, found;
 
@@ -142,6 +197,8 @@ START_TEST(test_round_trip)
         text = temp_folder_read(path, &n);
         ck_assert_int_eq(strstr(text, "\"LlamaForCausalLM\"") != NULL, i == 0);
         ck_assert_int_eq(strstr(text, "\"llama\"") != NULL, i == 0);
+        ck_assert_int_eq(strstr(text, "\"Qwen2ForCausalLM\"") != NULL, i == 4);
+        ck_assert_int_eq(strstr(text, "\"qwen2\"") != NULL, i == 4);
         if (i == 1) /* a real number is written as one */
             ck_assert_ptr_nonnull(strstr(text, "\"rope_theta\": 10000.0,"));
         free(text);
@@ -162,6 +219,7 @@ int main(void)
     tcase_set_timeout(c, 120);
     suite_add_tcase(suite, c);
     tcase_add_test(c, test_shape);
+    tcase_add_test(c, test_kinds);
     tcase_add_test(c, test_shape_refused);
     tcase_add_test(c, test_round_trip);
     srunner_run_all(runner, CK_NORMAL);

@@ -33,13 +33,15 @@ const char *const tiny_t8[] = {"model.layers=4",   "model.width=64", "model.head
 
 const struct tiny_form tiny_forms[] = {
     {"full", {"model.layer=full"}},
-    {"full, tied", {"model.layer=full", "model.tied=on"}},
+    {"full, tied, biases", {"model.layer=full", "model.tied=on", "model.qkv_bias=on"}},
     {"cola, btp", {"model.layer=cola"}},
-    {"cola, btp, local", {"model.layer=cola", "parallel.norm=online_local", "model.tied=on"}},
+    {"cola, btp, local",
+     {"model.layer=cola", "parallel.norm=online_local", "model.tied=on", "model.qkv_bias=on"}},
     {"cola, btp, sync", {"model.layer=cola", "parallel.norm=sync", "parallel.grouping=off"}},
-    {"cola, vanilla", {"model.layer=cola", "parallel.strategy=vanilla"}},
+    {"cola, vanilla", {"model.layer=cola", "parallel.strategy=vanilla", "model.qkv_bias=on"}},
     {"cola, released",
-     {"model.layer=cola", "parallel.strategy=vanilla", "parallel.vanilla=released"}},
+     {"model.layer=cola", "parallel.strategy=vanilla", "parallel.vanilla=released",
+      "model.qkv_bias=on"}},
     {"svd, btp", {"model.layer=svd", "parallel.recompute=bottleneck"}},
     {NULL, {NULL}}};
 
