@@ -123,16 +123,16 @@ static enum status check_biases(const json_t *root)
 /* Some layers of another kind of attention. */
 static enum status check_windows(const json_t *root)
 {
-    const json_t *types = json_object_get(root, "layer_types"), *value;
-    size_t i;
+    const json_t *types = json_object_get(root, "layer_types");
 
     if (json_is_true(json_object_get(root, "use_sliding_window")))
         return fail(ST_EFORMAT, "use_sliding_window is true; attention here sees the whole text");
-    json_array_foreach(
-        types, i, value) if (!json_is_string(value) ||
-                             strcmp(json_string_value(value), "full_attention") !=
-                                 0) return fail(ST_EFORMAT,
-                                                "layer_types %zu is not \"full_attention\"", i);
+    for (size_t i = 0; i < json_array_size(types); i++) {
+        const char *name = json_string_value(json_array_get(types, i));
+
+        if (!name || strcmp(name, "full_attention") != 0)
+            return fail(ST_EFORMAT, "layer_types %zu is not \"full_attention\"", i);
+    }
     return ST_OK;
 }
 
