@@ -89,21 +89,25 @@ struct ledger_row ledger_sum(const struct ledger *l, enum ledger_purpose first,
     return sum;
 }
 
-static void print_row(const char *title, const struct ledger_row *row, FILE *out)
+static void print_row(const char *title, const struct ledger_row *row, bool timed, FILE *out)
 {
-    fprintf(out, "%-14s %10lld %16lld %16lld %12.3f %12.3f\n", title, (long long)row->calls,
-            (long long)row->elements, (long long)row->wire_bytes, 1e3 * row->seconds,
-            1e3 * row->exposed);
+    fprintf(out, "%-14s %10lld %16lld %16lld", title, (long long)row->calls,
+            (long long)row->elements, (long long)row->wire_bytes);
+    if (timed)
+        fprintf(out, " %12.3f %12.3f", 1e3 * row->seconds, 1e3 * row->exposed);
+    fprintf(out, "\n");
 }
 
-void ledger_print(const struct ledger *l, FILE *out)
+void ledger_print(const struct ledger *l, bool timed, FILE *out)
 {
     struct ledger_row all = ledger_sum(l, 0, LEDGER_COUNT - 1);
 
-    fprintf(out, "%-14s %10s %16s %16s %12s %12s\n", "purpose", "calls", "elements", "wire bytes",
-            "ms", "ms exposed");
+    fprintf(out, "%-14s %10s %16s %16s", "purpose", "calls", "elements", "wire bytes");
+    if (timed)
+        fprintf(out, " %12s %12s", "ms", "ms exposed");
+    fprintf(out, "\n");
     for (int p = 0; p < LEDGER_COUNT; p++)
         if (l->row[p].calls > 0)
-            print_row(name[p], &l->row[p], out);
-    print_row("all", &all, out);
+            print_row(name[p], &l->row[p], timed, out);
+    print_row("all", &all, timed, out);
 }

@@ -64,7 +64,7 @@ static enum status rehearse(struct config *cfg, int64_t ranks)
         print_counts(cfg, &model, flops, ranks);
         print_memory(&memory);
         puts("\nsent by a rank in a step");
-        ledger_print(&ledger, stdout);
+        ledger_print(&ledger, false, stdout);
     }
     model_close(&model);
     return st;

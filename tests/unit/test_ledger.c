@@ -99,13 +99,20 @@ START_TEST(test_table)
     FILE *f = fmemopen(text, sizeof text - 1, "w");
 
     l.row[LEDGER_EMBED] = (struct ledger_row){3, 1000, 4000, 0.25, 0.125};
-    ledger_print(&l, f);
+    ledger_print(&l, true, f);
     fclose(f);
     ck_assert_ptr_nonnull(strstr(text, "wire bytes"));
     ck_assert_ptr_nonnull(strstr(text, "embedding               3             1000             "
                                        "4000      250.000      125.000\n"));
     ck_assert_ptr_nonnull(strstr(text, "\nall"));
     ck_assert_ptr_null(strstr(text, "pipeline"));
+
+    f = fmemopen(text, sizeof text - 1, "w");
+    ledger_print(&l, false, f);
+    fclose(f);
+    ck_assert_ptr_nonnull(
+        strstr(text, "embedding               3             1000             4000\n"));
+    ck_assert_ptr_null(strstr(text, "ms"));
 }
 END_TEST
 
