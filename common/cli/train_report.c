@@ -38,7 +38,7 @@ void train_settings(const struct trainer *t)
              (long long)c->train.steps, c->train.lr,
              config_choice_name("train.schedule", (int)c->train.schedule));
     log_info("data       %s  %lld sequences  validation %lld sequences  vocabulary of '%s'",
-             c->data.train, (long long)t->train.samples, (long long)t->validation.samples,
+             c->data.train, (long long)t->data.train.samples, (long long)t->data.validation.samples,
              c->data.tokenizer);
     log_info("memory     weights and optimiser %s  gradients %s  activations %s  scratch %s a rank",
              text_bytes(b, (double)m->state), text_bytes(d, (double)m->grads),

@@ -137,25 +137,72 @@ static enum status key_name(struct reader *r, char name[128], const char *sectio
     return ST_OK;
 }
 
+/* Appends one entry to "[a, b". */
+static enum status add_entry(struct reader *r, char list[CONFIG_LIST], const char *name,
+                             const yaml_event_t *e)
+{
+    const char *text = (const char *)e->data.scalar.value;
+    size_t n = strlen(list);
+
+    if (e->type != YAML_SCALAR_EVENT)
+        REFUSE(r, "%s: expected a text in the list, found %s", name, found(e->type));
+    if (strlen(text) != e->data.scalar.length || !*text)
+        REFUSE(r, "%s: a text of the list is empty or holds a zero byte", name);
+    if (strchr(text, ','))
+        REFUSE(r, "%s: '%s' holds a comma, which parts the entries of a list", name, text);
+    if (n + strlen(text) + 4 > CONFIG_LIST)
+        REFUSE(r, "%s: the list has more than %d bytes", name, CONFIG_LIST - 1);
+    snprintf(list + n, CONFIG_LIST - n, "%s%s", n > 1 ? ", " : "", text);
+    return ST_OK;
+}
+
+/* A YAML list as the text "[a, b]". Its beginning has been read. */
+static enum status read_list(struct reader *r, const char *name)
+{
+    char list[CONFIG_LIST] = "[";
+    int line = r->line;
+    yaml_event_t e;
+    enum status st;
+
+    for (;;) {
+        TRY(next(r, &e));
+        if (e.type == YAML_SEQUENCE_END_EVENT)
+            break;
+        st = add_entry(r, list, name, &e);
+        yaml_event_delete(&e);
+        TRY(st);
+    }
+    yaml_event_delete(&e);
+    snprintf(list + strlen(list), 2, "]");
+    st = config_set(r->cfg, name, list, ORIGIN_FILE, line);
+    if (st != ST_OK)
+        status_prefix("%s:%d: ", r->path, line);
+    return st;
+}
+
 static enum status read_key(struct reader *r, const char *section, const yaml_event_t *key)
 {
     char name[128];
     yaml_event_t e;
     yaml_event_type_t type;
     enum status st = ST_OK;
+    int list = 0;
 
     TRY(key_name(r, name, section, key));
     TRY(next(r, &e));
     type = e.type;
     if (type == YAML_SCALAR_EVENT) {
         st = set_value(r, name, &e);
+    } else if (type == YAML_SEQUENCE_START_EVENT && config_find(name) && config_find(name)->list) {
+        list = 1;
+        st = read_list(r, name);
     } else if (!config_find(name)) { /* what it holds does not matter then */
         st = config_set(r->cfg, name, "", ORIGIN_FILE, r->line);
         status_prefix("%s:%d: ", r->path, (int)key->start_mark.line + 1);
     }
     yaml_event_delete(&e);
     TRY(st);
-    if (type != YAML_SCALAR_EVENT)
+    if (type != YAML_SCALAR_EVENT && !list)
         REFUSE(r, "%s: expected a single value, found %s", name, found(type));
     return ST_OK;
 }

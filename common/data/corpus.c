@@ -2,6 +2,7 @@
 
 #include "common/base/hash.h"
 #include "common/base/utf8.h"
+#include "common/data/corpus_shards.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -243,6 +244,7 @@ enum status corpus_open(struct corpus *c, const char *path, const struct tokeniz
 
 void corpus_close(struct corpus *c)
 {
+    corpus_shards_release(c->shards);
     free(c->path);
     free(c->tokens);
     free(c->starts);
@@ -256,32 +258,52 @@ static int64_t find_cut(int64_t *document, const struct corpus *c, int64_t held)
     *document = c->documents - 1;
     if (c->documents == 1)
         return c->count - held;
-    while (*document > 1 && c->count - c->starts[*document] < held)
+    while (*document > 1 && c->count - corpus_start(c, *document) < held)
         --*document;
-    return c->starts[*document];
+    return corpus_start(c, *document);
 }
 
-/* Copies the tokens from cut on, and the documents from `document` on, to a corpus of its own. */
+/* The tokens of a text from cut on, and its documents from `document` on, copied. */
 static enum status copy_end(struct corpus *out, const struct corpus *c, int64_t cut,
                             int64_t document)
 {
     size_t width = (size_t)c->token_bytes;
 
-    *out = *c;
-    out->count = c->count - cut;
-    out->documents = c->documents - document;
-    out->path = strdup(c->path);
     out->tokens = malloc((size_t)out->count * width);
     out->starts = malloc((size_t)(out->documents + 1) * sizeof *out->starts);
-    if (!out->path || !out->tokens || !out->starts) {
-        corpus_close(out);
+    if (!out->tokens || !out->starts)
         return no_memory(c->path, (c->count - cut) * c->token_bytes);
-    }
     memcpy(out->tokens, (const char *)c->tokens + (size_t)cut * width, (size_t)out->count * width);
     for (int64_t j = 0; j <= out->documents; j++)
         out->starts[j] = c->starts[document + j] - cut;
     out->starts[0] = 0;
     return ST_OK;
+}
+
+/* A corpus of its own from cut on. Shards are shared, text is copied. */
+static enum status take_end(struct corpus *out, const struct corpus *c, int64_t cut,
+                            int64_t document)
+{
+    enum status st = ST_OK;
+
+    *out = *c;
+    out->tokens = NULL;
+    out->starts = NULL;
+    out->shards = NULL;
+    out->count = c->count - cut;
+    out->documents = c->documents - document;
+    out->first_token += cut;
+    out->first_document += document;
+    out->path = strdup(c->path);
+    if (!out->path)
+        st = no_memory(c->path, out->count);
+    else if (c->shards)
+        out->shards = corpus_shards_share(c->shards);
+    else
+        st = copy_end(out, c, cut, document);
+    if (st != ST_OK)
+        corpus_close(out);
+    return st;
 }
 
 enum status corpus_split(struct corpus *held_out, struct corpus *c, double fraction)
@@ -298,16 +320,47 @@ enum status corpus_split(struct corpus *held_out, struct corpus *c, double fract
                     "text or a validation text of its own",
                     c->path, (long long)c->count, fraction);
     cut = find_cut(&document, c, held);
-    TRY(copy_end(held_out, c, cut, document));
+    TRY(take_end(held_out, c, cut, document));
     c->count = cut;
     c->documents = c->documents == 1 ? 1 : document;
-    c->starts[c->documents] = cut;
+    if (c->starts)
+        c->starts[c->documents] = cut;
     return ST_OK;
+}
+
+int64_t corpus_start(const struct corpus *c, int64_t j)
+{
+    return c->shards ? corpus_shards_start(c, j) : c->starts[j];
+}
+
+int64_t corpus_document(const struct corpus *c, int64_t token)
+{
+    int64_t low = 0, high = c->documents - 1; /* the answer lies in [low, high] */
+
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+
+        if (corpus_start(c, middle + 1) > token)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+enum status corpus_open_any(struct corpus *c, const char *path, const struct tokenizer *t,
+                            const struct corpus_options *options)
+{
+    if (corpus_shards_named(path))
+        return corpus_open_shards(c, path, t);
+    return corpus_open(c, path, t, options);
 }
 
 void corpus_read(int32_t *out, const struct corpus *c, int64_t first, int64_t n)
 {
-    if (c->token_bytes == 2)
+    if (c->shards)
+        corpus_shards_read(out, c, first, n);
+    else if (c->token_bytes == 2)
         for (int64_t i = 0; i < n; i++)
             out[i] = ((const uint16_t *)c->tokens)[first + i];
     else

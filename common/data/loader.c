@@ -2,6 +2,8 @@
 
 #include "common/data/order.h"
 
+#include <string.h>
+
 static const int64_t position_max = INT64_C(1) << 62;
 static const int64_t samples_max = INT64_C(1) << ORDER_MAX_BITS;
 
@@ -25,8 +27,8 @@ static int64_t sample_tokens(int64_t *first, const struct loader *l, int64_t sam
         *first = sample * l->options.seq;
         return smaller(row, c->count - *first);
     }
-    *first = c->starts[sample];
-    return smaller(row, c->starts[sample + 1] - *first);
+    *first = corpus_start(c, sample);
+    return smaller(row, corpus_start(c, sample + 1) - *first);
 }
 
 static enum status check_options(const struct corpus *c, const struct loader_options *o)
@@ -75,8 +77,8 @@ static void count_documents(struct loader *l)
     for (int64_t j = 0; j < l->samples; j++) {
         int64_t used = sample_tokens(&first, l, j);
 
-        l->valid += used - 1;
-        l->lost += c->starts[j + 1] - c->starts[j] - used;
+        l->valid += used > 1 ? used - 1 : 0;
+        l->lost += corpus_start(c, j + 1) - first - used;
     }
 }
 
@@ -118,11 +120,31 @@ void loader_row(int32_t *inputs, int32_t *targets, const struct loader *l, int64
         targets[i] = LOADER_IGNORED;
 }
 
-/* The first position of rows [first, first + rows) of a step's batch. */
-static enum status find_position(int64_t *position, const struct loader *l, int64_t step,
-                                 int64_t first, int64_t rows)
+void loader_starts(int32_t *starts, const struct loader *l, int64_t sample)
 {
-    int64_t batch = l->options.batch;
+    const struct corpus *c = l->corpus;
+    int64_t seq = l->options.seq, first = sample * seq, document, next;
+    int32_t start = 0;
+
+    memset(starts, 0, (size_t)seq * sizeof *starts);
+    if (!l->options.packing || sample < 0)
+        return;
+    document = corpus_document(c, first);
+    next = corpus_start(c, document + 1);
+    for (int64_t i = 0; i < seq; i++) {
+        if (first + i == next && next < c->count) {
+            start = (int32_t)i;
+            while (next == first + i) /* documents of shards may be empty */
+                next = corpus_start(c, ++document + 1);
+        }
+        starts[i] = start;
+    }
+}
+
+enum status loader_position(int64_t *position, const struct loader_options *options, int64_t step,
+                            int64_t first, int64_t rows)
+{
+    int64_t batch = options->batch;
 
     FAIL_IF(step < 0 || first < 0 || rows < 0 || first > batch || rows > batch - first,
             ST_EINTERNAL);
@@ -138,7 +160,7 @@ enum status loader_rows(int32_t *inputs, int32_t *targets, const struct loader *
 {
     int64_t seq = l->options.seq, position = 0;
 
-    TRY(find_position(&position, l, step, first, rows));
+    TRY(loader_position(&position, &l->options, step, first, rows));
     for (int64_t i = 0; i < rows; i++)
         loader_row(inputs + i * seq, targets + i * seq, l, loader_sample(l, position + i));
     return ST_OK;
@@ -165,22 +187,28 @@ static int64_t valid_packed(const struct loader *l, int64_t begin, int64_t end)
     return (end - begin) * seq - missing * (last_seen(l, end) - last_seen(l, begin));
 }
 
+int64_t loader_valid_range(const struct loader *l, int64_t begin, int64_t end)
+{
+    int64_t valid = 0, first;
+
+    if (l->options.packing)
+        return valid_packed(l, begin, end);
+    for (int64_t position = begin; position < end; position++) {
+        int64_t sample = loader_sample(l, position);
+        int64_t tokens = sample < 0 ? 0 : sample_tokens(&first, l, sample);
+
+        valid += tokens > 1 ? tokens - 1 : 0;
+    }
+    return valid;
+}
+
 enum status loader_valid_rows(int64_t *valid, const struct loader *l, int64_t step, int64_t first,
                               int64_t rows)
 {
-    int64_t position = 0, begin;
+    int64_t position = 0;
 
-    TRY(find_position(&position, l, step, first, rows));
-    if (l->options.packing) {
-        *valid = valid_packed(l, position, position + rows);
-        return ST_OK;
-    }
-    *valid = 0;
-    for (int64_t i = 0; i < rows; i++) {
-        int64_t sample = loader_sample(l, position + i);
-
-        *valid += sample < 0 ? 0 : sample_tokens(&begin, l, sample) - 1;
-    }
+    TRY(loader_position(&position, &l->options, step, first, rows));
+    *valid = loader_valid_range(l, position, position + rows);
     return ST_OK;
 }
 

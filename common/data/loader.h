@@ -64,6 +64,14 @@ int64_t loader_sample(const struct loader *l, int64_t position);
 /* One row by sample number: inputs [seq], targets [seq]; -1 gives a row of padding. */
 void loader_row(int32_t *inputs, int32_t *targets, const struct loader *l, int64_t sample);
 
+/* Where the document of each input of a row begins, as a place in the row: starts[i] <= i, [seq];
+ * 0 where it began in an earlier row, and without packing. Padding belongs to the last document. */
+void loader_starts(int32_t *starts, const struct loader *l, int64_t sample);
+
+/* The first position of rows [first, first + rows) of a step's batch. Errors: as loader_rows. */
+enum status loader_position(int64_t *position, const struct loader_options *options, int64_t step,
+                            int64_t first, int64_t rows);
+
 /* Rows first .. first + rows - 1 of the global batch of step (from 0): inputs [rows, seq] and
  * targets [rows, seq], packed row-major. A rank passes its own part of [0, batch). For evaluation
  * step is the number of the batch. Local. Errors: ST_EINTERNAL for rows outside the batch;
@@ -79,6 +87,9 @@ enum status loader_valid(int64_t *valid, const struct loader *l, int64_t step);
 /* Valid targets of rows first .. first + rows - 1 of that batch. Errors: as loader_rows. */
 enum status loader_valid_rows(int64_t *valid, const struct loader *l, int64_t step, int64_t first,
                               int64_t rows);
+
+/* Valid targets of the positions [begin, end). */
+int64_t loader_valid_range(const struct loader *l, int64_t begin, int64_t end);
 
 /* Epochs that have been used once `steps` steps are done: steps batch / samples. */
 double loader_epochs(const struct loader *l, int64_t steps);

@@ -19,6 +19,8 @@ static const struct config_key table[CONFIG_KEYS] = {
 #define SECTION(sec, h)
 #define TEXT(sec, k, init, empty, h)       {ROW(sec, k, CONFIG_IS_TEXT, h), .unit = "",          \
                                             .text = (init), .may_be_empty = (empty)},
+#define LIST(sec, k, h)                    {ROW(sec, k, CONFIG_IS_TEXT, h), .unit = "",          \
+                                            .text = "", .may_be_empty = true, .list = true},
 #define INT(sec, k, init, min, max, u, h)  {ROW(sec, k, CONFIG_IS_INT, h), .unit = (u),          \
                                             .integer = (init), .lo = (min), .hi = (max)},
 #define REAL(sec, k, init, min, max, u, h) {ROW(sec, k, CONFIG_IS_REAL, h), .unit = (u),         \
@@ -34,6 +36,7 @@ static const struct config_key table[CONFIG_KEYS] = {
 static const struct config_section sections[] = {
 #define SECTION(sec, h)                    {#sec, (h)},
 #define TEXT(sec, k, init, empty, h)
+#define LIST(sec, k, h)
 #define INT(sec, k, init, min, max, u, h)
 #define REAL(sec, k, init, min, max, u, h)
 #define FLAG(sec, k, init, h)

@@ -3,7 +3,8 @@
  * The keys stand once, in config_keys.def, and the values of choices in config_choices.def; the
  * struct below, the reader, the checks, --print-config and docs/config.md follow from them. A key
  * model.width is the field cfg->model.width: int64_t for whole numbers, double for real ones, bool
- * for on/off, an enum for a choice, char[CONFIG_TEXT] for text.
+ * for on/off, an enum for a choice, char[CONFIG_TEXT] for text,
+ * char[CONFIG_LIST] for text that may be a list.
  *
  * The life of a configuration:
  *
@@ -26,7 +27,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum { CONFIG_TEXT = 512 }; /* bytes of a text value, its end included */
+enum { CONFIG_TEXT = 512, CONFIG_LIST = 4096 }; /* bytes of a text or list, its end included */
 
 /* clang-format off */
 
@@ -39,6 +40,7 @@ enum { CONFIG_TEXT = 512 }; /* bytes of a text value, its end included */
 /* struct config_model, config_data, config_train, config_parallel, config_run, config_sample */
 #define SECTION(section, help)              struct config_##section {
 #define TEXT(sec, key, init, empty, help) char key[CONFIG_TEXT];
+#define LIST(sec, key, help) char key[CONFIG_LIST];
 #define INT(sec, key, init, lo, hi, unit, help) int64_t key;
 #define REAL(sec, key, init, lo, hi, unit, help) double key;
 #define FLAG(sec, key, init, help) bool key;
@@ -52,6 +54,7 @@ enum { CONFIG_TEXT = 512 }; /* bytes of a text value, its end included */
 struct config_count {
 #define SECTION(section, help)
 #define TEXT(sec, key, init, empty, help)        char sec##_##key;
+#define LIST(sec, key, help)                     char sec##_##key;
 #define INT(sec, key, init, lo, hi, unit, help)  char sec##_##key;
 #define REAL(sec, key, init, lo, hi, unit, help) char sec##_##key;
 #define FLAG(sec, key, init, help)               char sec##_##key;
@@ -97,6 +100,7 @@ struct config_key {
     const char *name;          /* "model.width" */
     enum config_type type;
     bool may_be_empty;       /* TEXT */
+    bool list;               /* TEXT that may be a list */
     size_t offset;           /* of the field in struct config */
     const char *text;        /* default of TEXT */
     int64_t integer, lo, hi; /* default and bounds of INT; default of FLAG and CHOICE */

@@ -132,7 +132,7 @@ static int decode(uint32_t *code, const char *text)
 
 static enum status read_text(char *out, const struct config_key *k, const char *text)
 {
-    size_t n = strlen(text);
+    size_t n = strlen(text), room = k->list ? CONFIG_LIST : CONFIG_TEXT;
     uint32_t code;
     int bytes;
 
@@ -142,9 +142,9 @@ static enum status read_text(char *out, const struct config_key *k, const char *
             return fail(ST_ECONFIG, "%s: byte %d of the text is not valid UTF-8", k->name,
                         (int)(s - text));
     }
-    if (n >= CONFIG_TEXT)
-        return fail(ST_ECONFIG, "%s: the text has %zu bytes, at most %d are allowed", k->name, n,
-                    CONFIG_TEXT - 1);
+    if (n >= room)
+        return fail(ST_ECONFIG, "%s: the text has %zu bytes, at most %zu are allowed", k->name, n,
+                    room - 1);
     memcpy(out, text, n + 1);
     return ST_OK;
 }
@@ -269,7 +269,8 @@ void config_value_allowed(char out[CONFIG_ALLOWED], const struct config_key *k)
 
     switch (k->type) {
     case CONFIG_IS_TEXT:
-        snprintf(out, CONFIG_ALLOWED, "text%s", k->may_be_empty ? ", or \"\"" : "");
+        snprintf(out, CONFIG_ALLOWED, "%s%s", k->list ? "text, a list" : "text",
+                 k->may_be_empty ? ", or \"\"" : "");
         break;
     case CONFIG_IS_INT:
         snprintf(out, CONFIG_ALLOWED, "a whole number from %" PRId64 " to %" PRId64, k->lo, k->hi);

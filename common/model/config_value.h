@@ -8,7 +8,7 @@
 
 #include "common/model/config.h"
 
-enum { CONFIG_VALUE = 4 * CONFIG_TEXT + 16 }; /* bytes of any value as text */
+enum { CONFIG_VALUE = 4 * CONFIG_LIST + 16 }; /* bytes of any value as text */
 enum { CONFIG_ALLOWED = 256 };                /* bytes of a phrase that says what is allowed */
 
 /* Reads a whole number: an optional minus and decimal digits, nothing else; so not 1e3, 1.0, 0x10,

@@ -166,7 +166,7 @@ enum status trainer_validate(struct trainer *t, double *loss, int64_t *valid)
     double sum = 0.0;
 
     *valid = 0;
-    for (int64_t b = 0; b < loader_batches(&t->validation); b++) {
+    for (int64_t b = 0; b < mixture_batches(&t->data.validation); b++) {
         double batch_sum = 0.0;
         int64_t counted = 0;
         enum status st = trainer_validation_batch(t, b, &counted);
@@ -183,8 +183,8 @@ enum status trainer_validate(struct trainer *t, double *loss, int64_t *valid)
     }
     *loss = sum / (double)*valid;
     if (PLANTED(PLANTED_EVALUATION))
-        *loss *=
-            (double)loader_batches(&t->validation) / (double)(loader_batches(&t->validation) + 1);
+        *loss *= (double)mixture_batches(&t->data.validation) /
+                 (double)(mixture_batches(&t->data.validation) + 1);
     return ST_OK;
 }
 

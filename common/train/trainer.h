@@ -3,7 +3,7 @@
 #define COMMON_TRAIN_TRAINER_H
 
 #include "common/backend/host.h"
-#include "common/data/loader.h"
+#include "common/data/dataset.h"
 #include "common/model/config.h"
 #include "common/train/lr.h"
 #include "common/train/metrics.h"
@@ -17,8 +17,7 @@ struct trainer {
     struct host *job;  /* borrowed */
     struct place place;
     struct tokenizer tokenizer;
-    struct corpus train_text, validation_text;
-    struct loader train, validation;
+    struct dataset data;
     struct lr lr;
     struct step step;
     struct run_dir dir;

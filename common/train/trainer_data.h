@@ -4,9 +4,8 @@
 
 #include "common/train/trainer.h"
 
-/* Opens training and validation text: the file of data.validation, or the last
- * data.validation_fraction of data.train's documents or tokens. Local. Errors: as corpus_open and
- * loader_open. */
+/* Opens training and validation data; each rank checks its share of the shards' ids, so that all
+ * must agree on the result. Local. Errors: as dataset_open. */
 enum status trainer_data_open(struct trainer *t);
 void trainer_data_close(struct trainer *t);
 

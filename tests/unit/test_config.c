@@ -172,11 +172,11 @@ START_TEST(test_text_length)
     config_default(&cfg);
     memset(text, 'x', sizeof text);
     text[CONFIG_TEXT] = '\0';
-    ck_assert_int_eq(config_set(&cfg, "data.train", text, ORIGIN_FILE, 1), ST_ECONFIG);
+    ck_assert_int_eq(config_set(&cfg, "data.tokenizer", text, ORIGIN_FILE, 1), ST_ECONFIG);
     ck_assert_ptr_nonnull(strstr(status_message(), "512 bytes, at most 511"));
     text[CONFIG_TEXT - 1] = '\0';
-    ck_assert_int_eq(config_set(&cfg, "data.train", text, ORIGIN_FILE, 1), ST_OK);
-    ck_assert_str_eq(cfg.data.train, text);
+    ck_assert_int_eq(config_set(&cfg, "data.tokenizer", text, ORIGIN_FILE, 1), ST_OK);
+    ck_assert_str_eq(cfg.data.tokenizer, text);
 }
 END_TEST
 

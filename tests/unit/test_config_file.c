@@ -53,6 +53,11 @@ static const struct {
     {"train: 5\n", {"x.yaml:1: ", "train: expected its keys on the lines below"}},
     {"train:\n", {"x.yaml:1: ", "train: expected its keys", "nothing"}},
     {"train:\nsteps: 5\n", {"x.yaml:1: ", "train: expected its keys", "nothing"}},
+    {"data:\n  train: [a, [b]]\n",
+     {"x.yaml:2: ", "data.train: expected a text in the list", "a list"}},
+    {"data:\n  train:\n    - a\n    - 'b,c'\n", {"x.yaml:4: ", "'b,c' holds a comma"}},
+    {"data:\n  train: [a, \"\"]\n", {"x.yaml:2: ", "empty"}},
+    {"data:\n  tokenizer: [a]\n", {"x.yaml:2: ", "expected a single value", "a list"}},
     {"train: [steps]\n", {"x.yaml:1: ", "found a list"}},
     {"train:\n  steps: &n 5\n", {"x.yaml:2: ", "the anchor &n is not supported"}},
     {"train: &t\n  steps: 5\n", {"x.yaml:1: ", "the anchor &t is not supported"}},
@@ -93,7 +98,7 @@ START_TEST(test_good_file)
                                "train: {steps: 7, lr: 1E-3}   # inline\r\n"
                                "data:\r\n"
                                "  train: a b.txt   \r\n"
-                               "  validation: \"\"\r\n"
+                               "  validation:\r\n    - 0.7 c d\r\n    - '0.3 e-[0-9].bin'\r\n"
                                "  packing: false\r\n"
                                "  document_separator: '# not a comment'\r\n"
                                "model:\r\n"
@@ -110,7 +115,7 @@ START_TEST(test_good_file)
     ck_assert_int_eq(cfg.train.steps, 7);
     ck_assert_double_eq(cfg.train.lr, 1e-3);
     ck_assert_str_eq(cfg.data.train, "a b.txt");
-    ck_assert_str_eq(cfg.data.validation, "");
+    ck_assert_str_eq(cfg.data.validation, "[0.7 c d, 0.3 e-[0-9].bin]");
     ck_assert(!cfg.data.packing);
     ck_assert_str_eq(cfg.data.document_separator, "# not a comment");
     ck_assert_int_eq(cfg.model.layer, LAYER_SVD);
