@@ -25,7 +25,8 @@ struct decoder decoder_begin(const struct tokenizer *t, unsigned how);
 struct decoder decoder_continue(const struct tokenizer *t, unsigned how);
 
 /* Appends the text that id completes; what may be the beginning of a character waits. Bytes that
- * are no UTF-8 come out as they are. Errors: ST_EFORMAT for an id outside the vocabulary, ST_ENOMEM. */
+ * are no UTF-8 come out as they are. Errors: ST_EFORMAT for an id outside the vocabulary,
+ * ST_ENOMEM. */
 enum status decoder_add(struct byte_list *out, struct decoder *d, int32_t id);
 
 /* Appends what still waits. Errors: ST_ENOMEM. */

@@ -1,22 +1,85 @@
 #include "common/tokenizer/tokenizer.h"
 
+#include "common/base/hash.h"
 #include "common/tokenizer/bytes.h"
 #include "common/tokenizer/decoder.h"
+#include "common/tokenizer/file.h"
+#include "common/tokenizer/hf.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* Opens what the content of a file says. */
+static enum status open_content(struct tokenizer *t, const struct byte_list *content,
+                                const char *path)
+{
+    int64_t i = 0;
+
+    t->identity = hash_bytes(content->bytes, (size_t)content->count);
+    while (i < content->count && strchr(" \t\r\n", content->bytes[i]) && content->bytes[i])
+        i++;
+    if (i < content->count && content->bytes[i] == '{')
+        return hf_open(t, content, path);
+    return fail(ST_EFORMAT, "its content is of no kind that is known, which are: tokenizer.json of "
+                            "Hugging Face");
+}
+
+static enum status open_file(struct tokenizer *t, const char *path)
+{
+    struct byte_list content = {0};
+    enum status st = file_read(&content, path);
+
+    if (st == ST_OK)
+        st = open_content(t, &content, path);
+    list_bytes_free(&content);
+    if (st != ST_OK)
+        status_prefix("tokenizer %s: ", path);
+    return st;
+}
+
+/* The tokenizer of a folder. */
+static enum status open_folder(struct tokenizer *t, const char *folder)
+{
+    static const char *const names[] = {"tokenizer.json", "tokenizer.model"};
+    char path[4096];
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        if (file_exists(path))
+            return open_file(t, path);
+    }
+    return fail(ST_ECONFIG, "folder %s has no tokenizer.json and no tokenizer.model; name the file",
+                folder);
+}
+
+static enum status open_named(struct tokenizer *t, const char *name)
+{
+    if (strcmp(name, "bytes") == 0) {
+        bytes_open(t);
+        return ST_OK;
+    }
+    if (!file_exists(name))
+        return fail(ST_ECONFIG,
+                    "tokenizer '%s' is not known: it is neither bytes nor the path of a file",
+                    name);
+    return file_is_folder(name) ? open_folder(t, name) : open_file(t, name);
+}
+
 enum status tokenizer_open(struct tokenizer *t, const char *name)
 {
+    enum status st;
+
     *t = (struct tokenizer){.begin = -1, .end = -1, .pad = -1};
-    if (strcmp(name, "bytes") != 0)
-        return fail(ST_ECONFIG, "tokenizer '%s' is not known; this build has: bytes", name);
     t->name = strdup(name);
     if (!t->name)
         return fail(ST_ENOMEM, "no memory for the name of a tokenizer");
-    bytes_open(t);
-    return ST_OK;
+    st = open_named(t, name);
+    if (st != ST_OK) {
+        free(t->name);
+        *t = (struct tokenizer){0};
+    }
+    return st;
 }
 
 void tokenizer_close(struct tokenizer *t)
