@@ -83,6 +83,12 @@ enum status host_poll(struct host_poll *p, struct host *h, const char *what);
  * follow. */
 enum status host_agree(struct host *job, enum status st);
 
+/* As host_agree, for failures after which the job goes on: nothing is raised, and groups and
+ * communicators stay usable, so that every rank must come here by itself. All ranks return the
+ * status of the lowest one that failed; its message stands in the record of rank 0. Collective
+ * over the job. */
+enum status host_settle(struct host *job, enum status st);
+
 /* Small collectives over h; all ranks get the same result, no input overlaps an output.
  * gather: each rank's `bytes` bytes land in out[rank]. max: a NaN anywhere gives NaN. */
 enum status host_broadcast(struct host *h, void *data, size_t bytes, int root);

@@ -5,8 +5,9 @@
 #include <string.h>
 
 /* The record of the current failure. One of the program's few mutable file-scope variables: an
- * error has to find its way past functions that know nothing of it. Written by one thread. */
-static struct {
+ * error has to find its way past functions that know nothing of it. Each thread has its own, so
+ * that one that writes files beside the training does not disturb it. */
+static _Thread_local struct {
     char message[2048];
     char trace[4096];
 } record;

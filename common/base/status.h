@@ -53,7 +53,8 @@ void status_prefix(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Appends "file:line: expr" to the recorded trace and returns st unchanged. Used by TRY. */
 enum status status_trace(enum status st, const char *file, int line, const char *expr);
 
-/* The recorded message and trace; "" when there is none. Valid until the next call that records. */
+/* The recorded message and trace of this thread; "" when there is none. Valid until the next call
+ * that records. */
 const char *status_message(void);
 const char *status_backtrace(void);
 

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 static char *scaled(char *buf, double n, double step, const char *const *units, int count)
 {
@@ -46,4 +47,29 @@ char *text_duration(char buf[TEXT_NUMBER], double seconds)
     else
         snprintf(buf, TEXT_NUMBER, "%ld:%02ld", s / 60, s % 60);
     return buf;
+}
+
+double text_seconds(const char *text)
+{
+    static const char units[] = "dhms";
+    static const double seconds[] = {86400, 3600, 60, 1};
+    const char *unit = units;
+    double sum = 0.0;
+
+    if (!*text)
+        return -1.0;
+    while (*text) {
+        double n = 0.0;
+        int digits = 0;
+
+        for (; *text >= '0' && *text <= '9'; text++, digits++)
+            n = 10.0 * n + (*text - '0');
+        unit = *text && digits && digits < 10 ? strchr(unit, *text) : NULL;
+        if (!unit)
+            return -1.0;
+        sum += n * seconds[unit - units];
+        unit++;
+        text++;
+    }
+    return sum;
 }

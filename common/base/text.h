@@ -16,4 +16,8 @@ char *text_bytes(char buf[TEXT_NUMBER], double bytes);
 /* Seconds: "0:07", "12:34", "3:02:01", "4d 03:02:01"; "-" when not finite or negative. */
 char *text_duration(char buf[TEXT_NUMBER], double seconds);
 
+/* Seconds of a text such as "3h50m", "90s", "1d12h" (whole numbers with d, h, m, s, each at most
+ * once and in this order); negative when it is none. */
+double text_seconds(const char *text);
+
 #endif

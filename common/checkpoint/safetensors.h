@@ -96,6 +96,13 @@ struct safetensors_spec {
     int64_t shape[SAFETENSORS_RANK_WRITTEN];
 };
 
+/* The header that a file of n tensors begins with, its length in front: *text [*bytes], freed by
+ * the caller. offset[i]: where tensor i lies in that file, as safetensors_create would place it.
+ * Errors: as safetensors_create, but for the file. */
+enum status safetensors_header(char **text, size_t *bytes, uint64_t *offset,
+                               const struct safetensors_spec *t, int n,
+                               const char *const *metadata);
+
 struct safetensors_slot {
     char *name;
     uint64_t offset, bytes; /* in the file */

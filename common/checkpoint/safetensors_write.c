@@ -36,6 +36,16 @@ static int by_name(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
+static void release(struct safetensors_writer *w)
+{
+    for (int i = 0; i < w->n; i++)
+        free(w->slot[i].name);
+    free(w->slot);
+    free(w->path);
+    free(w->temporary);
+    *w = (struct safetensors_writer){.fd = -1};
+}
+
 /* ---- the header ---- */
 
 static json_t *describe(const struct safetensors_spec *t, uint64_t begin)
@@ -110,6 +120,67 @@ static enum status write_header(struct safetensors_writer *w, json_t *header)
     return st;
 }
 
+/* Builds header and slots of w from tensors in the file's order. */
+static enum status build(struct safetensors_writer *w, json_t *header,
+                         const struct safetensors_spec *sorted, int n, const char *const *metadata)
+{
+    if (metadata)
+        TRY(metadata_text(header, metadata));
+    return lay_out(w, header, sorted, n);
+}
+
+static enum status sort(struct safetensors_spec **sorted, const struct safetensors_spec *t, int n)
+{
+    *sorted = malloc(((size_t)n + 1) * sizeof **sorted);
+    if (!*sorted)
+        return fail(ST_ENOMEM, "no memory for the table of %d tensors", n);
+    if (n)
+        memcpy(*sorted, t, (size_t)n * sizeof **sorted);
+    qsort(*sorted, (size_t)n, sizeof **sorted, by_order);
+    return ST_OK;
+}
+
+static struct safetensors_slot *find_slot(const struct safetensors_writer *w, const char *name)
+{
+    struct safetensors_slot key;
+
+    key.name = (char *)name; /* only compared */
+    return bsearch(&key, w->slot, (size_t)w->n, sizeof key, by_name);
+}
+
+static enum status header_of(struct safetensors_writer *w, char **text, size_t *bytes,
+                             const struct safetensors_spec *sorted, int n,
+                             const char *const *metadata)
+{
+    json_t *header = json_object();
+    enum status st;
+
+    w->slot = calloc((size_t)n + 1, sizeof *w->slot);
+    st = w->slot ? build(w, header, sorted, n, metadata)
+                 : fail(ST_ENOMEM, "no memory for the table of %d tensors", n);
+    if (st == ST_OK)
+        st = header_text(text, bytes, header);
+    json_decref(header);
+    qsort(w->slot, (size_t)w->n, sizeof *w->slot, by_name);
+    return st;
+}
+
+enum status safetensors_header(char **text, size_t *bytes, uint64_t *offset,
+                               const struct safetensors_spec *t, int n, const char *const *metadata)
+{
+    struct safetensors_writer w = {.fd = -1};
+    struct safetensors_spec *sorted;
+    enum status st;
+
+    TRY(sort(&sorted, t, n));
+    st = header_of(&w, text, bytes, sorted, n, metadata);
+    for (int i = 0; st == ST_OK && i < n; i++)
+        offset[i] = *bytes + find_slot(&w, t[i].name)->offset;
+    free(sorted);
+    release(&w);
+    return st;
+}
+
 /* ---- the file ---- */
 
 static enum status open_names(struct safetensors_writer *w, const char *path, int n)
@@ -135,10 +206,8 @@ static enum status begin(struct safetensors_writer *w, const struct safetensors_
                          const char *const *metadata)
 {
     json_t *header = json_object();
-    enum status st = metadata ? metadata_text(header, metadata) : ST_OK;
+    enum status st = build(w, header, sorted, n, metadata);
 
-    if (st == ST_OK)
-        st = lay_out(w, header, sorted, n);
     if (st == ST_OK)
         st = write_header(w, header);
     json_decref(header);
@@ -149,15 +218,11 @@ static enum status begin(struct safetensors_writer *w, const struct safetensors_
 enum status safetensors_create(struct safetensors_writer *w, const char *path,
                                const struct safetensors_spec *t, int n, const char *const *metadata)
 {
-    struct safetensors_spec *sorted = malloc(((size_t)n + 1) * sizeof *sorted);
+    struct safetensors_spec *sorted;
     enum status st;
 
     *w = (struct safetensors_writer){.fd = -1};
-    if (!sorted)
-        return fail(ST_ENOMEM, "no memory for the table of %d tensors", n);
-    if (n)
-        memcpy(sorted, t, (size_t)n * sizeof *sorted);
-    qsort(sorted, (size_t)n, sizeof *sorted, by_order);
+    TRY(sort(&sorted, t, n));
     st = open_names(w, path, n);
     if (st == ST_OK)
         st = begin(w, sorted, n, metadata);
@@ -169,24 +234,12 @@ enum status safetensors_create(struct safetensors_writer *w, const char *path,
 
 enum status safetensors_put(struct safetensors_writer *w, const char *name, const void *data)
 {
-    struct safetensors_slot key, *slot;
+    struct safetensors_slot *slot = find_slot(w, name);
 
-    key.name = (char *)name; /* only compared */
-    slot = bsearch(&key, w->slot, (size_t)w->n, sizeof key, by_name);
     FAIL_IF(!slot || slot->written, ST_EINTERNAL);
     TRY(folder_pwrite(w->fd, data, (size_t)slot->bytes, slot->offset, w->temporary));
     slot->written = 1;
     return ST_OK;
-}
-
-static void release(struct safetensors_writer *w)
-{
-    for (int i = 0; i < w->n; i++)
-        free(w->slot[i].name);
-    free(w->slot);
-    free(w->path);
-    free(w->temporary);
-    *w = (struct safetensors_writer){.fd = -1};
 }
 
 static enum status put_on_disk(struct safetensors_writer *w)

@@ -266,7 +266,8 @@ void launch_explain(char *text, size_t size, const struct launch *job,
         snprintf(text, size, "rank %d on %s died from signal %d (%s)%s", result->rank, result->node,
                  sig, strsignal(sig),
                  sig == 9 ? "; if nobody sent it, the machine ran out of memory" : "");
-    else if (result->exit_code > 128 && !result->interrupted)
+    else if (result->exit_code > 128 && result->exit_code != status_exit_code(ST_ESTOP) &&
+             !result->interrupted)
         /* mpirun tells which only of ranks that had started MPI. */
         snprintf(text, size, "a rank died from signal %d (%s) before it had joined the job",
                  result->exit_code - 128, strsignal(result->exit_code - 128));

@@ -8,8 +8,10 @@
 
 #include <stdlib.h>
 
+enum { OPTIONS = 5 };
+
 struct train_options {
-    bool print_config, dry_run;
+    bool print_config, dry_run, resume;
     int64_t ranks; /* of a dry run */
 };
 
@@ -35,11 +37,12 @@ static enum status train(struct host *job, const struct config *cfg, const char 
     return st;
 }
 
-static enum status read_config(struct config *cfg, const struct options *words)
+static enum status read_config(struct config *cfg, const struct options *words, bool resume)
 {
     config_default(cfg);
     TRY(yaml_read(cfg, words->word[0]));
-    return options_override(cfg, words);
+    TRY(options_override(cfg, words));
+    return resume ? config_override(cfg, "checkpoint.resume=auto") : ST_OK;
 }
 
 static enum status print_config(const struct host *job, struct config *cfg)
@@ -65,11 +68,15 @@ static const struct options_spec *spec_of(struct train_options *o, struct option
         {"--dry-run", 0, NULL, OPTION_SWITCH, &o->dry_run, 0, 0,
          "print parameters, memory, traffic and FLOPs of a step, then stop; allocates nothing "
          "large"},
+        {"--resume", 0, NULL, OPTION_SWITCH, &o->resume, 0, 0,
+         "go on from the newest whole checkpoint of the run (checkpoint.resume=auto); begin it "
+         "when "
+         "it has none yet"},
         {"--ranks", 0, "N", OPTION_INT, &o->ranks, 1, 1 << 20,
          "with --dry-run: as if on N ranks (default: the job's; of one process, parallel.tp x dp)"},
         {0}};
 
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < OPTIONS; i++)
         table[i] = options[i];
     *spec = (struct options_spec){
         "train",
@@ -89,7 +96,7 @@ static const struct options_spec *spec_of(struct train_options *o, struct option
 enum status command_train(struct host *job, int argc, char **argv)
 {
     struct train_options o = {0};
-    struct option table[4];
+    struct option table[OPTIONS];
     struct options_spec spec;
     struct options words;
     struct config *cfg;
@@ -102,7 +109,7 @@ enum status command_train(struct host *job, int argc, char **argv)
     cfg = malloc(sizeof *cfg);
     if (!cfg)
         return fail(ST_ENOMEM, "no memory for a configuration");
-    st = host_agree(job, read_config(cfg, &words));
+    st = host_agree(job, read_config(cfg, &words, o.resume));
     if (st == ST_OK && o.print_config)
         st = host_agree(job, print_config(job, cfg));
     else if (st == ST_OK && o.dry_run)

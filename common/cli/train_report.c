@@ -98,16 +98,18 @@ enum status train_sample(struct trainer *t)
 void train_summary(const struct trainer *t, const char *config)
 {
     double seconds = trainer_seconds(t);
-    double tokens = (double)t->done * (double)(t->cfg.train.batch * t->cfg.train.seq);
-    char a[TEXT_NUMBER], b[TEXT_NUMBER], d[TEXT_NUMBER], launch[64] = "";
+    double tokens = (double)(t->done - t->first) * (double)(t->cfg.train.batch * t->cfg.train.seq);
+    char a[TEXT_NUMBER], b[TEXT_NUMBER], d[TEXT_NUMBER], launch[64] = "", best[96] = "";
     const char *self = program_invocation_name;
 
-    log_info("done       %lld steps in %s  %s tokens  %s tok/s  best validation loss %.4f "
-             "(perplexity %.2f)",
-             (long long)t->done, text_duration(a, seconds), text_count(b, tokens),
-             text_count(d, tokens / seconds), t->best, exp(t->best));
+    if (isfinite(t->best))
+        snprintf(best, sizeof best, "  best validation loss %.4f (perplexity %.2f)", t->best,
+                 exp(t->best));
+    log_info("done       %lld steps in %s  %s tokens  %s tok/s%s", (long long)(t->done - t->first),
+             text_duration(a, seconds), text_count(b, tokens), text_count(d, tokens / seconds),
+             best);
     log_info("run folder %s: config.yaml, metrics.jsonl, train.log%s", t->dir.path,
-             t->cfg.run.save ? ", best/, final/" : "");
+             t->cfg.run.save ? ", best/, final/, checkpoints/" : "");
     if (t->done < t->cfg.train.steps || !t->cfg.run.save)
         return;
     if (host_size(t->job) > 1)

@@ -250,7 +250,8 @@ static enum status unknown_section(struct reader *r, const char *section)
         nearest_offer(&near, s->name);
     if (near.best)
         REFUSE(r, "%s is not a section; did you mean %s?", section, near.best);
-    REFUSE(r, "%s is not a section: they are model, data, train, parallel, run, sample", section);
+    REFUSE(r, "%s is not a section: they are model, data, train, parallel, run, checkpoint, sample",
+           section);
 }
 
 /* Checks that `section` exists and is met for the first time. */

@@ -37,7 +37,7 @@ enum { CONFIG_TEXT = 512, CONFIG_LIST = 4096 }; /* bytes of a text or list, its 
 #define END()            };
 #include "common/model/config_choices.def"
 
-/* struct config_model, config_data, config_train, config_parallel, config_run, config_sample */
+/* struct config_model, config_data, config_train, config_parallel, and so on */
 #define SECTION(section, help)              struct config_##section {
 #define TEXT(sec, key, init, empty, help) char key[CONFIG_TEXT];
 #define LIST(sec, key, help) char key[CONFIG_LIST];
@@ -80,6 +80,7 @@ struct config {
     struct config_train train;
     struct config_parallel parallel;
     struct config_run run;
+    struct config_checkpoint checkpoint;
     struct config_sample sample;
     char name[128];                    /* the file's name without folder and ending */
     unsigned char origin[CONFIG_KEYS]; /* enum config_origin of each key */

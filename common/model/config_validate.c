@@ -1,5 +1,7 @@
 #include "common/model/config.h"
 
+#include "common/base/text.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -257,6 +259,16 @@ static enum status check_schedule(const struct config_train *t)
     return ST_OK;
 }
 
+static enum status check_checkpoint(const struct config_checkpoint *c)
+{
+    if (!c->stop_after[0] || text_seconds(c->stop_after) > 0.0)
+        return ST_OK;
+    return fail(ST_ECONFIG,
+                "checkpoint.stop_after is '%s': write a time as 3h50m, 90s or 1d12h (whole numbers "
+                "with d, h, m, s, in this order)",
+                c->stop_after);
+}
+
 enum status config_validate(const struct config *cfg, int64_t ranks)
 {
     TRY(check_heads(&cfg->model));
@@ -267,6 +279,7 @@ enum status config_validate(const struct config *cfg, int64_t ranks)
     TRY(check_cuts(cfg));
     TRY(check_ranks(cfg, ranks));
     TRY(check_batch(cfg));
+    TRY(check_checkpoint(&cfg->checkpoint));
     return ST_OK;
 }
 

@@ -69,7 +69,7 @@ static json_t *step_record(const struct metrics *m, const struct metrics_step *s
 static void step_line(struct metrics *m, const struct metrics_step *s, int line)
 {
     double rate = (double)m->window_tokens / m->window_seconds;
-    double eta = s->run_seconds / (double)s->step * (double)(s->steps - s->step);
+    double eta = s->run_seconds / (double)(s->step - m->first) * (double)(s->steps - s->step);
     char tok[TEXT_NUMBER], fl[TEXT_NUMBER], mem[TEXT_NUMBER], tp[TEXT_NUMBER], left[TEXT_NUMBER];
     char share[16] = "";
 

@@ -24,6 +24,7 @@ struct metrics {
     double window_seconds;  /* since the last line */
     int64_t window_tokens;
     double last_norm; /* gradient norm of the last step, for hashes */
+    int64_t first;    /* steps made before this process: the run went on from there */
 };
 
 /* Adds a step: always a record; a line when `line` is set, else the terminal's progress line.

@@ -9,6 +9,7 @@
 #include "common/train/metrics.h"
 #include "common/train/place.h"
 #include "common/train/run_dir.h"
+#include "common/train/saver.h"
 
 enum { TRAINER_MAX_SKIPS = 10 }; /* updates in a row that may be skipped before the run stops */
 
@@ -22,13 +23,19 @@ struct trainer {
     struct step step;
     struct run_dir dir;
     struct metrics metrics;
+    struct saver saver;        /* open while run.save is on */
+    char resume[CONFIG_TEXT];  /* checkpoint.resume, which the run's own configuration leaves out */
     int32_t *tokens, *targets; /* [this rank's samples * seq] */
     int (*stop_requested)(void);
-    int64_t done;      /* updates made (or skipped) */
-    int skips;         /* in a row */
-    double loss, best; /* last training loss; best validation loss so far */
-    double started, step_seconds;
-    int opened_dir;
+    int64_t done;                /* updates made (or skipped) */
+    int64_t first;               /* those made before this process: the step it went on from */
+    char from[FOLDER_PATH];      /* the checkpoint it went on from */
+    int resumed, skipped_damage; /* from a checkpoint; passing over damaged ones */
+    int skips;                   /* in a row */
+    double loss, best;           /* last training loss; best validation loss so far */
+    double opened, started, step_seconds; /* on a clock: trainer_open, trainer_run */
+    double stop_after;                    /* seconds after `opened`; 0: never */
+    int opened_dir, saving;
 };
 
 /* Resolves and validates cfg against the job (ranks, tokenizer), opens data, device, step and run
@@ -38,8 +45,9 @@ struct trainer {
 enum status trainer_open(struct trainer *t, const struct config *cfg, struct host *job,
                          int (*stop_requested)(void));
 
-/* All steps, validations and saves. ST_ESTOP when asked to stop: the current step is finished and
- * the weights are saved first. Collective. */
+/* All steps, validations and saves. ST_ESTOP when asked to stop, at checkpoint.stop_at, or after
+ * checkpoint.stop_after: the current step is finished, a checkpoint and the weights are saved
+ * first. ST_EIO when all went well but the last checkpoint could not be saved. Collective. */
 enum status trainer_run(struct trainer *t);
 
 /* Mean loss over the validation set, exact for any batch and layout. Collective. */
@@ -50,6 +58,12 @@ enum status trainer_close(struct trainer *t);
 
 /* Seconds since trainer_run began. */
 double trainer_seconds(const struct trainer *t);
+
+/* Seconds on a clock that only goes forward. */
+double trainer_now(void);
+
+/* out [FOLDER_PATH] = <run folder>/checkpoints. */
+void trainer_checkpoints_path(char *out, const struct trainer *t);
 
 /* The path of the weights that a run leaves: <run folder>/final. */
 void trainer_weights_path(char *out, size_t n, const struct trainer *t, const char *which);

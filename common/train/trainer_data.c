@@ -1,5 +1,7 @@
 #include "common/train/trainer_data.h"
 
+#include "common/base/hash.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +13,27 @@ enum status trainer_data_open(struct trainer *t)
 void trainer_data_close(struct trainer *t)
 {
     dataset_close(&t->data);
+}
+
+/* Sources in their order, with what is in them and how often they are read. */
+static uint64_t hash_mixture(const struct mixture *m)
+{
+    uint64_t h = 0;
+
+    for (int i = 0; i < m->sources; i++) {
+        const struct corpus *c = m->source[i].corpus;
+
+        h = hash_more(h, &c->hash, sizeof c->hash);
+        h = hash_more(h, &c->count, sizeof c->count);
+        h = hash_more(h, &m->weight[i], sizeof m->weight[i]);
+    }
+    return h;
+}
+
+void trainer_data_hashes(uint64_t *train, uint64_t *validation, const struct trainer *t)
+{
+    *train = hash_mixture(&t->data.train);
+    *validation = hash_mixture(&t->data.validation);
 }
 
 enum status trainer_batch_open(struct trainer *t)

@@ -9,6 +9,9 @@
 enum status trainer_data_open(struct trainer *t);
 void trainer_data_close(struct trainer *t);
 
+/* What tells the texts from others: equal when a run may go on with them. */
+void trainer_data_hashes(uint64_t *train, uint64_t *validation, const struct trainer *t);
+
 /* Host memory for this rank's rows of a batch; t->step must be open. Errors: ST_ENOMEM. */
 enum status trainer_batch_open(struct trainer *t);
 

@@ -1,0 +1,141 @@
+#include "common/checkpoint/piece.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const names[PIECE_KINDS] = {"weight", "master", "m", "v"};
+
+const char *piece_kind_name(enum piece_kind kind)
+{
+    return names[kind];
+}
+
+enum piece_kind piece_kind_find(const char *name)
+{
+    int i = 0;
+
+    while (i < PIECE_KINDS && strcmp(names[i], name) != 0)
+        i++;
+    return (enum piece_kind)i;
+}
+
+const struct tensor *piece_memory(const struct param *row, enum piece_kind kind)
+{
+    switch (kind) {
+    case PIECE_WEIGHT:
+        return &row->w;
+    case PIECE_MASTER:
+        return &row->master;
+    case PIECE_M:
+        return &row->m;
+    default:
+        return &row->v;
+    }
+}
+
+static int32_t local_grains(const struct params *p, const struct param *row)
+{
+    return row->cut == CUT_NONE ? 1 : row->grains / p->tp_size;
+}
+
+struct piece_area piece_grain_area(const struct params *p, const struct param *row, int32_t grain)
+{
+    int32_t n = local_grains(p, row);
+    struct piece_area a;
+
+    param_shard(p, row, &a.rows, &a.cols, &a.row, &a.col);
+    if (row->cut == CUT_ROWS) {
+        a.rows /= n;
+        a.row += grain * a.rows;
+    } else if (row->cut == CUT_COLS) {
+        a.cols /= n;
+        a.col += grain * a.cols;
+    }
+    if (a.row + a.rows > row->real_rows)
+        a.rows = a.row < row->real_rows ? row->real_rows - a.row : 0;
+    return a;
+}
+
+/* ---- owners ---- */
+
+/* What each replica has been given so far. */
+struct shares {
+    int64_t *values; /* [replicas] */
+    int replicas, whole;
+};
+
+/* The replica with the least so far takes the next; all ranks find the same one. */
+static int deal(struct shares *s, int64_t values)
+{
+    int least = 0;
+
+    for (int i = 1; i < s->replicas; i++)
+        if (s->values[i] < s->values[least])
+            least = i;
+    s->values[least] += values;
+    return least;
+}
+
+/* Nonzero when this rank owns what is dealt now: of what every TP rank holds whole, they take
+ * turns. */
+static int owns(struct shares *s, const struct params *p, const struct param *row, int replica,
+                int64_t values)
+{
+    int mine = deal(s, values) == replica;
+
+    return row->cut == CUT_NONE ? (s->whole++ % p->tp_size == p->tp_rank) && mine : mine;
+}
+
+static void add(struct pieces *out, const struct params *p, const struct param *row, int32_t grain)
+{
+    struct piece_area a = piece_grain_area(p, row, grain);
+
+    for (int kind = 0; kind < PIECE_KINDS; kind++) {
+        const struct tensor *t = piece_memory(row, (enum piece_kind)kind);
+        struct tensor memory;
+
+        if (!t->data)
+            continue;
+        memory = param_grain(row, t, grain);
+        out->item[out->n++] = (struct piece){
+            .param = row,
+            .kind = (enum piece_kind)kind,
+            .grain = row->cut == CUT_NONE ? 0 : p->tp_rank * local_grains(p, row) + grain,
+            .memory = tensor_rows(&memory, 0, a.rows, 1),
+            .home = t,
+            .area = a};
+    }
+}
+
+enum status pieces_list(struct pieces *out, const struct params *p, struct piece_owner at)
+{
+    struct shares s = {.replicas = at.replicas};
+    size_t most = 0;
+
+    for (int i = 0; i < p->n; i++)
+        most += (size_t)local_grains(p, &p->item[i]) * PIECE_KINDS;
+    out->n = 0;
+    out->item = calloc(most + 1, sizeof *out->item);
+    s.values = calloc((size_t)at.replicas, sizeof *s.values);
+    if (!out->item || !s.values) {
+        free(s.values);
+        pieces_free(out);
+        return fail(ST_ENOMEM, "no memory for a table of %zu pieces", most);
+    }
+    for (int i = 0; i < p->n; i++)
+        for (int32_t g = 0; g < local_grains(p, &p->item[i]); g++) {
+            struct param *row = &p->item[i];
+            int64_t values = tensor_count(&row->w) / local_grains(p, row);
+
+            if (owns(&s, p, row, at.replica, values) && piece_grain_area(p, row, g).rows)
+                add(out, p, row, g);
+        }
+    free(s.values);
+    return ST_OK;
+}
+
+void pieces_free(struct pieces *out)
+{
+    free(out->item);
+    *out = (struct pieces){0};
+}

@@ -1,0 +1,128 @@
+#!/bin/sh
+# Runs that stop and go on: the same bits in other layouts, the same texts in the same order; what
+# may change and what may not; damaged checkpoints, with one message on all ranks.
+# shellcheck disable=SC1091,SC2034,SC2154 # lib.sh sets dir, text, reads status
+. "$SOURCE/tests/cli/lib.sh"
+need_mpirun
+t=$dir/t.yaml
+plain "$t"
+sed -i '/overwrite: on/d; s/save: off/save: on/' "$t"
+# Some 3400 sequences are an epoch; 96 make one that ends within the run, packing and all.
+head -c 3072 "$text" >"$dir/short"
+sed -i "s|train: $text|train: $dir/short|" "$t"
+
+last() { hashes | tail -n 1; }
+# of STEP: what the uninterrupted run printed of it
+of() { grep "^hash after step $1 " "$dir/whole"; }
+
+ends_well "20 steps at once" 0 train "$t" run.dir="$dir/a" run.hash=on checkpoint.every=4 \
+    checkpoint.keep_last=9 train.eval_every=5
+hashes >"$dir/whole"
+same "every fourth step, and the last, left a checkpoint" \
+    "$(cd "$dir/a/checkpoints" && echo step-*)" \
+    "step-000000004 step-000000008 step-000000012 step-000000016 step-000000020"
+same "the hint" "$(cat "$dir/a/checkpoints/latest")" step-000000020
+
+# C01, C02, C09, C14, C19: 7 and 13, the stop inside an epoch; then at its end (step 12), in the
+# second epoch (K14), in other layouts, with accumulation.
+refused "stopped at step 7" 130 'stopped by checkpoint.stop_at after step 7 of 20 & --resume' 2 \
+    train "$t" run.dir="$dir/b" run.hash=on parallel.tp=2 checkpoint.stop_at=7 train.eval_every=5
+same "the bits of step 7" "$(last)" "$(of 7)"
+refused "on to step 12 with tp 2 x dp 2" 130 'after step 12 of 20' 4 train "$t" --resume \
+    run.dir="$dir/b" run.hash=on parallel.tp=2 checkpoint.stop_at=12 train.micro_batch=1
+expect "says where it goes on, and what it read" grep -qE \
+    '^resume +step 7 of .*/step-000000007  .* read by a rank at most, of ' "$dir/out"
+same "the first step is the eighth" "$(hashes | head -n 1)" "$(of 8)"
+ends_well "on to the end with dp 2" 2 train "$t" --resume run.dir="$dir/b" run.hash=on \
+    parallel.recompute=block train.eval_every=5
+same "the bits of step 20" "$(last)" "$(of 20)"
+same "and of every step between" "$(hashes)" "$(sed -n '13,$p' "$dir/whole")"
+# C07, and what else the records hold: rate, loss, norm, validations, none twice.
+records() {
+    sed -E 's/,"(ms|tokens_per_s|flops_per_s|mfu|peak_rss|tp_bytes|dp_bytes|seconds)":[-+.e0-9]+//g' \
+        "$1/metrics.jsonl"
+}
+same "the records are those of one run" "$(records "$dir/b" | grep -v validation)" \
+    "$(records "$dir/a" | grep -v validation)"
+same "the final weights, too" "$(sha256sum <"$dir/b/final/model.safetensors")" \
+    "$(sha256sum <"$dir/a/final/model.safetensors")"
+
+# C24: all steps are made.
+before=$(cd "$dir/b" && find . -type f ! -name train.log ! -name config.yaml -exec sha256sum {} +)
+ends_well "resumed at its end" 2 train "$t" --resume run.dir="$dir/b" parallel.tp=2
+expect "it says that there is nothing to do" grep -q '^nothing to do: ' "$dir/out"
+same "and leaves all as it was" "$before" \
+    "$(cd "$dir/b" && find . -type f ! -name train.log ! -name config.yaml -exec sha256sum {} +)"
+
+# What may not change is refused key by key.
+refused "another seed, width and rate" 3 \
+    'train.seed 1 \(now 2\) & model.width 64 \(now 128\) & train.lr 0.001 \(now 0.1\) & begin a new' \
+    2 train "$t" --resume run.dir="$dir/b" parallel.tp=2 train.seed=2 model.width=128 train.lr=0.1
+head -c 3040 "$text" >"$dir/shorter"
+refused "another text" 3 "$dir/shorter holds another text" 0 train "$t" --resume run.dir="$dir/b" \
+    data.train="$dir/shorter"
+cp "$dir/short" "$dir/moved"
+refused "fewer steps than are made" 3 'step 20 & train.steps is 10' 0 train "$t" --resume \
+    run.dir="$dir/b" train.steps=10
+refused "a run is not resumed unasked" 3 'already holds a run & --resume' 0 train "$t" \
+    run.dir="$dir/b"
+# What may: the text has moved, the run is longer.
+ends_well "the same text elsewhere, two steps more" 0 train "$t" --resume run.dir="$dir/b" \
+    data.train="$dir/moved" train.steps=22
+expect "another length is said" grep -qE '^resume .*train.steps 20 \(now 22\)' "$dir/out"
+
+# A named one, into a folder of its own; in its own folder later ones are not left behind.
+ends_well "from a named checkpoint" 2 train "$t" run.dir="$dir/c" run.hash=on parallel.tp=2 \
+    checkpoint.resume="$dir/a/checkpoints/step-000000012"
+same "its bits" "$(last)" "$(of 20)"
+refused "later checkpoints are there" 3 'step 20, later than step 12 & run.overwrite=on' 0 train \
+    "$t" run.dir="$dir/a" checkpoint.resume="$dir/a/checkpoints/step-000000012"
+
+# K12: a run without checkpoints begins, and does not when it has left something else.
+refused "--resume begins a run" 130 'after step 2 of 20' 0 train "$t" --resume run.dir="$dir/d" \
+    checkpoint.stop_at=2
+expect "and says so" grep -q 'no checkpoint in .* yet: the run begins at step 0' "$dir/out"
+rm -rf "$dir/d/checkpoints"
+refused "weights without a checkpoint" 3 'already holds a run' 0 train "$t" --resume run.dir="$dir/d"
+
+# C23, K2: each kind of damage to the newest: the one before is taken, on two ranks, and it is said.
+damaged() {
+    what=$1 pattern=$2
+    ends_well "$what: goes on" 2 train "$t" --resume run.dir="$dir/e" run.hash=on parallel.tp=2
+    expect "$what: said" grep -qE "^warning: the checkpoint of step 20 is skipped: .*$pattern" \
+        "$dir/err"
+    expect "$what: from the one before" grep -q '^resume  *step 16 of ' "$dir/out"
+    same "$what: the bits" "$(last)" "$(of 20)"
+}
+fresh() {
+    rm -rf "$dir/e"
+    cp -r "$dir/a" "$dir/e"
+    newest=$dir/e/checkpoints/step-000000020
+}
+fresh
+rm "$newest/rank-00000.safetensors"
+damaged "a missing file" 'rank-00000.safetensors cannot be opened'
+fresh
+truncate -s -1 "$newest/rank-00000.safetensors"
+damaged "a file cut off" 'rank-00000.safetensors has [0-9]* bytes'
+fresh
+printf x | dd of="$newest/manifest.json" bs=1 seek=700 conv=notrunc 2>/dev/null
+damaged "a changed manifest" 'manifest.json is damaged'
+# All damaged, or of the future: no run begins, and nothing is overwritten.
+fresh
+for m in "$dir/e/checkpoints"/*/manifest.json; do
+    sed -i 's/"version":1/"version":2/' "$m"
+done
+refused "of the future, all of them" 5 'none of the 5 checkpoints & verify' 4 train "$t" --resume \
+    run.dir="$dir/e" parallel.tp=2
+expect "the version is said" grep -q 'format version 2; this narrows reads version 1' "$dir/err"
+refused "a named one that is damaged" 5 'format version 2' 2 train "$t" parallel.tp=2 \
+    run.dir="$dir/f" checkpoint.resume="$newest"
+
+# A time limit, and one that is none.
+refused "no time" 3 "stop_after is '3x' & 3h50m" 0 train "$t" run.dir="$dir/g" \
+    checkpoint.stop_after=3x
+refused "stopped by the clock" 130 'stopped by checkpoint.stop_after after step & --resume' 2 \
+    train "$t" run.dir="$dir/g" parallel.tp=2 checkpoint.stop_after=1s train.steps=100000
+expect "with a checkpoint" test -s "$dir/g/checkpoints/latest"
+finish
