@@ -94,7 +94,7 @@ static enum status open_file(struct source *s, int file)
 /* The piece into s->buffer: as it was when the snapshot was taken, and finite. */
 static enum status read_piece(struct source *s, const struct manifest_piece *p)
 {
-    const char *kind = piece_kind_name((enum piece_kind)p->kind);
+    const char *kind = part_kind_name((enum part_kind)p->kind);
     int64_t n = p->area.rows * p->area.cols;
 
     TRY(open_file(s, p->file));
@@ -127,9 +127,9 @@ static int64_t min64(int64_t a, int64_t b)
 }
 
 /* What two areas share; rows or cols are 0 or less when that is nothing. */
-static struct piece_area shared(const struct piece_area *a, const struct piece_area *b)
+static struct part_area shared(const struct part_area *a, const struct part_area *b)
 {
-    struct piece_area s = {.row = max64(a->row, b->row), .col = max64(a->col, b->col)};
+    struct part_area s = {.row = max64(a->row, b->row), .col = max64(a->col, b->col)};
 
     s.rows = min64(a->row + a->rows, b->row + b->rows) - s.row;
     s.cols = min64(a->col + a->cols, b->col + b->cols) - s.col;
@@ -137,11 +137,11 @@ static struct piece_area shared(const struct piece_area *a, const struct piece_a
 }
 
 /* The part of the piece in s->buffer that lies in `want` goes to out, [want->rows, want->cols]. */
-static void place(char *out, const struct piece_area *want, const struct source *s,
+static void place(char *out, const struct part_area *want, const struct source *s,
                   const struct manifest_piece *p)
 {
     size_t es = dtype_size((enum dtype)p->dtype);
-    struct piece_area a = shared(want, &p->area);
+    struct part_area a = shared(want, &p->area);
 
     for (int64_t i = 0; i < a.rows; i++) {
         int64_t to = (a.row - want->row + i) * want->cols + a.col - want->col;
@@ -154,12 +154,12 @@ static void place(char *out, const struct piece_area *want, const struct source 
 /* ---- tensors ---- */
 
 static enum status check_tensor(const struct source *s, const struct param *row,
-                                const struct manifest_piece *p, int n, enum piece_kind kind,
+                                const struct manifest_piece *p, int n, enum part_kind kind,
                                 enum dtype dt)
 {
     if (n == 0)
         return fail(ST_EFORMAT, "%s: tensor %s (%s) is missing", s->folder, row->name,
-                    piece_kind_name(kind));
+                    part_kind_name(kind));
     if (p->rows != row->real_rows || p->cols != row->cols)
         return fail(ST_EFORMAT,
                     "%s: tensor %s has shape [%" PRId64 ", %" PRId64 "]; the model has [%" PRId64
@@ -168,24 +168,24 @@ static enum status check_tensor(const struct source *s, const struct param *row,
     for (int i = 0; i < n; i++)
         if (p[i].dtype != (int32_t)dt)
             return fail(ST_EFORMAT, "%s: tensor %s (%s) is of type %s; this run has %s", s->folder,
-                        row->name, piece_kind_name(kind),
-                        manifest_type_name((enum dtype)p[i].dtype), manifest_type_name(dt));
+                        row->name, part_kind_name(kind), manifest_type_name((enum dtype)p[i].dtype),
+                        manifest_type_name(dt));
     return ST_OK;
 }
 
 /* This rank's shard of a tensor and kind into out, packed; rows of padding are zero. */
 static enum status read_shard(char *out, struct source *s, const struct params *p,
-                              const struct param *row, enum piece_kind kind, enum dtype dt)
+                              const struct param *row, enum part_kind kind, enum dtype dt)
 {
     const struct manifest_piece *piece;
     int n = manifest_find(&piece, s->m, row->name, kind);
-    struct piece_area want;
+    struct part_area want;
 
     TRY(check_tensor(s, row, piece, n, kind, dt));
     param_shard(p, row, &want.rows, &want.cols, &want.row, &want.col);
     memset(out, 0, (size_t)(want.rows * want.cols) * dtype_size(dt));
     for (int i = 0; i < n; i++) {
-        struct piece_area a = shared(&want, &piece[i].area);
+        struct part_area a = shared(&want, &piece[i].area);
 
         if (a.rows <= 0 || a.cols <= 0)
             continue;
@@ -197,9 +197,9 @@ static enum status read_shard(char *out, struct source *s, const struct params *
 
 /* Into the device's memory of that kind. */
 static enum status load_kind(struct source *s, struct params *p, struct param *row,
-                             struct device *dev, enum piece_kind kind)
+                             struct device *dev, enum part_kind kind)
 {
-    const struct tensor *t = piece_memory(row, kind);
+    const struct tensor *t = part_memory(row, kind);
     size_t bytes = (size_t)tensor_count(t) * dtype_size(t->dtype);
     char *host = malloc(bytes);
     enum status st;
@@ -227,11 +227,11 @@ static enum status check_left_over(const struct source *s, struct params *p, int
         if (!row)
             return fail(ST_EFORMAT, "%s: the model has no place for tensor %s", s->folder,
                         e->tensor);
-        if (kinds && !piece_memory(row, (enum piece_kind)e->kind)->data)
+        if (kinds && !part_memory(row, (enum part_kind)e->kind)->data)
             return fail(ST_EFORMAT,
                         "%s: tensor %s (%s): this run has none; train.precision and "
                         "train.pure_bf16 must be the checkpoint's",
-                        s->folder, e->tensor, piece_kind_name((enum piece_kind)e->kind));
+                        s->folder, e->tensor, part_kind_name((enum part_kind)e->kind));
     }
     return ST_OK;
 }
@@ -240,9 +240,9 @@ static enum status load_all(struct source *s, struct params *p, struct device *d
 {
     TRY(check_left_over(s, p, 1));
     for (int i = 0; i < p->n; i++)
-        for (int k = 0; k < PIECE_KINDS; k++)
-            if (piece_memory(&p->item[i], (enum piece_kind)k)->data)
-                TRY(load_kind(s, p, &p->item[i], dev, (enum piece_kind)k));
+        for (int k = 0; k < PART_KINDS; k++)
+            if (part_memory(&p->item[i], (enum part_kind)k)->data)
+                TRY(load_kind(s, p, &p->item[i], dev, (enum part_kind)k));
     return ST_OK;
 }
 
@@ -251,8 +251,8 @@ static enum status load_weight(struct source *s, struct params *p, struct param 
                                struct device *dev)
 {
     const struct manifest_piece *piece;
-    int masters = manifest_find(&piece, s->m, row->name, PIECE_MASTER);
-    enum piece_kind kind = masters ? PIECE_MASTER : PIECE_WEIGHT;
+    int masters = manifest_find(&piece, s->m, row->name, PART_MASTER);
+    enum part_kind kind = masters ? PART_MASTER : PART_WEIGHT;
     int n = manifest_find(&piece, s->m, row->name, kind);
     int64_t count = tensor_count(&row->w);
     enum dtype dt = n ? (enum dtype)piece->dtype : DT_F32;

@@ -116,7 +116,7 @@ static enum status compare(int fd, const char *path, const struct snapshot *s, v
     TRY(hash_range(&hash, fd, path, 0, s->file.header, buffer));
     if (hash != s->file.hash)
         return fail(ST_EFORMAT, "%s: its header reads back as something else", path);
-    for (int i = 0; i < s->pieces.n; i++) {
+    for (int i = 0; i < s->parts.n; i++) {
         const struct manifest_piece *e = &s->entry[i];
 
         TRY(hash_range(&hash, fd, path, e->offset, e->bytes, buffer));
@@ -124,7 +124,7 @@ static enum status compare(int fd, const char *path, const struct snapshot *s, v
             return fail(ST_EFORMAT,
                         "%s: tensor %s, grain %d (%s) reads back as something else than the "
                         "snapshot",
-                        path, e->tensor, (int)e->grain, piece_kind_name((enum piece_kind)e->kind));
+                        path, e->tensor, (int)e->grain, part_kind_name((enum part_kind)e->kind));
     }
     return ST_OK;
 }

@@ -38,7 +38,7 @@ void manifest_sort(struct manifest *m)
         qsort(m->piece, (size_t)m->pieces, sizeof *m->piece, by_place);
 }
 
-static int meet(const struct piece_area *a, const struct piece_area *b)
+static int meet(const struct part_area *a, const struct part_area *b)
 {
     return a->row < b->row + b->rows && b->row < a->row + a->rows && a->col < b->col + b->cols &&
            b->col < a->col + a->cols;
@@ -54,13 +54,13 @@ static enum status check_cover(const struct manifest *m, const struct manifest_p
         for (int j = 0; j < i; j++)
             if (meet(&p[i].area, &p[j].area))
                 return fail(ST_EFORMAT, "%s: tensor %s (%s): two pieces hold the same place",
-                            m->path, p->tensor, piece_kind_name((enum piece_kind)p->kind));
+                            m->path, p->tensor, part_kind_name((enum part_kind)p->kind));
     }
     if (area != p->rows * p->cols)
         return fail(
             ST_EFORMAT,
             "%s: tensor %s (%s): pieces for %" PRId64 " of %" PRId64 " values: one is missing",
-            m->path, p->tensor, piece_kind_name((enum piece_kind)p->kind), area, p->rows * p->cols);
+            m->path, p->tensor, part_kind_name((enum part_kind)p->kind), area, p->rows * p->cols);
     return ST_OK;
 }
 
@@ -82,7 +82,7 @@ enum status manifest_check_covers(const struct manifest *m)
 }
 
 int manifest_find(const struct manifest_piece **first, const struct manifest *m, const char *tensor,
-                  enum piece_kind kind)
+                  enum part_kind kind)
 {
     int lo = 0, hi = m->pieces, n = 0;
 

@@ -2,14 +2,14 @@
  *
  * One JSON object: format and version, step, configuration (each key with its value as text),
  * statistics and data position, the random numbers' key, the files, the tensors with their pieces
- * (piece.h): kind, file, offset, shape, place in the whole, type, XXH64. The last field, "xxh64",
+ * (part.h): kind, file, offset, shape, place in the whole, type, XXH64. The last field, "xxh64",
  * is the hash of all bytes before its comma. It is written last: a folder without a manifest is no
  * checkpoint.
  */
 #ifndef COMMON_CHECKPOINT_MANIFEST_H
 #define COMMON_CHECKPOINT_MANIFEST_H
 
-#include "common/checkpoint/piece.h"
+#include "common/checkpoint/part.h"
 
 #define MANIFEST_NAME "manifest.json"
 
@@ -32,8 +32,8 @@ struct manifest_file {
 /* A piece in a file. Plain memory: ranks send it to each other. */
 struct manifest_piece {
     char tensor[MANIFEST_TENSOR];
-    int32_t kind, grain, dtype, file; /* enum piece_kind, of the whole, enum dtype, in the list */
-    struct piece_area area;
+    int32_t kind, grain, dtype, file; /* enum part_kind, of the whole, enum dtype, in the list */
+    struct part_area area;
     int64_t rows, cols; /* of the whole tensor, without padding */
     uint64_t offset, bytes, hash;
 };
@@ -69,7 +69,7 @@ enum status manifest_check_covers(const struct manifest *m);
 
 /* The pieces of a tensor and kind: *first points into m, the number is returned; 0 for none. */
 int manifest_find(const struct manifest_piece **first, const struct manifest *m, const char *tensor,
-                  enum piece_kind kind);
+                  enum part_kind kind);
 
 /* Bytes of all files. */
 uint64_t manifest_bytes(const struct manifest *m);

@@ -167,7 +167,7 @@ static enum status read_files(struct manifest *m, const json_t *list)
 /* Numbers that depend on each other. */
 static enum status check_piece(const struct manifest *m, const struct manifest_piece *p)
 {
-    const struct piece_area *a = &p->area;
+    const struct part_area *a = &p->area;
     const struct manifest_file *f = &m->file[p->file];
 
     if (a->rows < 1 || a->cols < 1 || a->row + a->rows > p->rows || a->col + a->cols > p->cols)
@@ -186,9 +186,9 @@ static enum status read_piece(struct manifest *m, struct manifest_piece *p, cons
 
     TRY(get_text(&kind, m, o, "kind", 16));
     TRY(get_text(&type, m, o, "dtype", 16));
-    p->kind = (int32_t)piece_kind_find(kind);
+    p->kind = (int32_t)part_kind_find(kind);
     p->dtype = (int32_t)manifest_type_find(type);
-    if (p->kind == PIECE_KINDS || p->dtype == DT_COUNT)
+    if (p->kind == PART_KINDS || p->dtype == DT_COUNT)
         return fail(ST_EFORMAT, "%s: tensor %s: kind %s of type %s is not known", m->path,
                     p->tensor, kind, type);
     TRY(get_int(&grain, m, o, "grain", 0, DIM_MOST));
@@ -199,7 +199,7 @@ static enum status read_piece(struct manifest *m, struct manifest_piece *p, cons
     TRY(get_hash(&p->hash, m, o, "xxh64"));
     p->grain = (int32_t)grain;
     p->file = (int32_t)file;
-    p->area = (struct piece_area){.row = at[0], .col = at[1], .rows = shape[0], .cols = shape[1]};
+    p->area = (struct part_area){.row = at[0], .col = at[1], .rows = shape[0], .cols = shape[1]};
     p->bytes = (uint64_t)(shape[0] * shape[1]) * dtype_size((enum dtype)p->dtype);
     return check_piece(m, p);
 }

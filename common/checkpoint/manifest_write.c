@@ -103,7 +103,7 @@ static json_t *piece_object(const struct manifest_piece *p)
 {
     json_t *o = json_object();
 
-    json_object_set_new(o, "kind", json_string(piece_kind_name((enum piece_kind)p->kind)));
+    json_object_set_new(o, "kind", json_string(part_kind_name((enum part_kind)p->kind)));
     json_object_set_new(o, "grain", json_integer(p->grain));
     json_object_set_new(o, "dtype", json_string(manifest_type_name((enum dtype)p->dtype)));
     json_object_set_new(o, "at",

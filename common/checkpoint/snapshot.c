@@ -16,7 +16,7 @@ static enum safetensors_type type_of(enum dtype dt)
 }
 
 static void describe(struct manifest_piece *e, char name[NAME], struct safetensors_spec *spec,
-                     const struct piece *p, int rank)
+                     const struct part *p, int rank)
 {
     const struct param *row = p->param;
 
@@ -29,7 +29,7 @@ static void describe(struct manifest_piece *e, char name[NAME], struct safetenso
     e->rows = row->real_rows;
     e->cols = row->cols;
     e->bytes = (uint64_t)(p->area.rows * p->area.cols) * dtype_size(p->memory.dtype);
-    snprintf(name, NAME, "%s:%d:%s", row->name, (int)p->grain, piece_kind_name(p->kind));
+    snprintf(name, NAME, "%s:%d:%s", row->name, (int)p->grain, part_kind_name(p->kind));
     *spec = (struct safetensors_spec){.name = name,
                                       .type = type_of(p->memory.dtype),
                                       .rank = 2,
@@ -44,10 +44,10 @@ static enum status lay_out(struct snapshot *s, const struct safetensors_spec *sp
     char *header = NULL;
     size_t bytes = 0;
 
-    TRY(safetensors_header(&header, &bytes, offset, spec, s->pieces.n, metadata));
+    TRY(safetensors_header(&header, &bytes, offset, spec, s->parts.n, metadata));
     s->file.header = s->file.bytes = bytes;
     s->file.hash = hash_bytes(header, bytes);
-    for (int i = 0; i < s->pieces.n; i++) {
+    for (int i = 0; i < s->parts.n; i++) {
         s->entry[i].offset = offset[i];
         s->file.bytes += s->entry[i].bytes;
     }
@@ -64,7 +64,7 @@ static enum status lay_out(struct snapshot *s, const struct safetensors_spec *sp
 
 static enum status plan_file(struct snapshot *s, int rank)
 {
-    size_t n = (size_t)s->pieces.n + 1;
+    size_t n = (size_t)s->parts.n + 1;
     struct safetensors_spec *spec = calloc(n, sizeof *spec);
     uint64_t *offset = calloc(n, sizeof *offset);
     char(*name)[NAME] = calloc(n, sizeof *name);
@@ -73,8 +73,8 @@ static enum status plan_file(struct snapshot *s, int rank)
     s->entry = calloc(n, sizeof *s->entry);
     if (!spec || !offset || !name || !s->entry)
         st = fail(ST_ENOMEM, "no memory for a table of %zu pieces", n);
-    for (int i = 0; st == ST_OK && i < s->pieces.n; i++)
-        describe(&s->entry[i], name[i], &spec[i], &s->pieces.item[i], rank);
+    for (int i = 0; st == ST_OK && i < s->parts.n; i++)
+        describe(&s->entry[i], name[i], &spec[i], &s->parts.item[i], rank);
     if (st == ST_OK)
         st = lay_out(s, spec, offset);
     free(spec);
@@ -90,15 +90,15 @@ static size_t bytes_of(const struct tensor *t)
 
 static enum status take_room(struct snapshot *s)
 {
-    size_t most[PIECE_KINDS] = {0};
+    size_t most[PART_KINDS] = {0};
 
-    for (int i = 0; i < s->pieces.n; i++) {
-        const struct piece *p = &s->pieces.item[i];
+    for (int i = 0; i < s->parts.n; i++) {
+        const struct part *p = &s->parts.item[i];
 
         if (!tensor_packed(&p->memory) && bytes_of(p->home) > most[p->kind])
             most[p->kind] = bytes_of(p->home);
     }
-    for (int k = 0; k < PIECE_KINDS; k++) {
+    for (int k = 0; k < PART_KINDS; k++) {
         s->raw[k] = malloc(most[k] + 1);
         if (!s->raw[k])
             return fail(ST_ENOMEM, "no memory for a tensor of %zu bytes", most[k]);
@@ -106,14 +106,14 @@ static enum status take_room(struct snapshot *s)
     return ST_OK;
 }
 
-enum status snapshot_open(struct snapshot *s, const struct params *p, struct piece_owner at,
+enum status snapshot_open(struct snapshot *s, const struct params *p, struct part_owner at,
                           int rank)
 {
     enum status st;
 
     memset(s, 0, sizeof *s);
     snprintf(s->file.name, sizeof s->file.name, "rank-%05d.safetensors", rank);
-    TRY(pieces_list(&s->pieces, p, at));
+    TRY(parts_list(&s->parts, p, at));
     st = plan_file(s, rank);
     if (st == ST_OK)
         st = take_room(s);
@@ -124,10 +124,10 @@ enum status snapshot_open(struct snapshot *s, const struct params *p, struct pie
 
 void snapshot_close(struct snapshot *s)
 {
-    pieces_free(&s->pieces);
+    parts_free(&s->parts);
     free(s->entry);
     free(s->image);
-    for (int k = 0; k < PIECE_KINDS; k++)
+    for (int k = 0; k < PART_KINDS; k++)
         free(s->raw[k]);
     memset(s, 0, sizeof *s);
 }
@@ -135,7 +135,7 @@ void snapshot_close(struct snapshot *s)
 /* ---- taking it ---- */
 
 /* Columns of a shard: it comes whole, once for all its pieces, which follow each other. */
-static enum status take_columns(char *out, struct snapshot *s, const struct piece *p,
+static enum status take_columns(char *out, struct snapshot *s, const struct part *p,
                                 struct device *dev)
 {
     size_t es = dtype_size(p->memory.dtype), row = (size_t)p->area.cols * es;
@@ -154,8 +154,8 @@ static enum status take_columns(char *out, struct snapshot *s, const struct piec
 enum status snapshot_take(struct snapshot *s, struct device *dev)
 {
     memset(s->held, 0, sizeof s->held);
-    for (int i = 0; i < s->pieces.n; i++) {
-        const struct piece *p = &s->pieces.item[i];
+    for (int i = 0; i < s->parts.n; i++) {
+        const struct part *p = &s->parts.item[i];
         char *out = s->image + s->entry[i].offset;
 
         if (tensor_packed(&p->memory))

@@ -10,17 +10,17 @@
 #include "common/checkpoint/manifest.h"
 
 struct snapshot {
-    struct pieces pieces;
+    struct parts parts;
     struct manifest_piece *entry; /* one a piece; hash as of the last snapshot */
     struct manifest_file file;
-    char *image;            /* file.bytes of it */
-    void *raw[PIECE_KINDS]; /* room for a shard whose pieces are columns, of each kind */
-    const struct tensor *held[PIECE_KINDS]; /* whose values are there */
+    char *image;           /* file.bytes of it */
+    void *raw[PART_KINDS]; /* room for a shard whose pieces are columns, of each kind */
+    const struct tensor *held[PART_KINDS]; /* whose values are there */
 };
 
 /* Plans the file of this rank (number in the job: rank) and takes its memory. The parameters'
  * memory is borrowed. Local. Errors: ST_ENOMEM. */
-enum status snapshot_open(struct snapshot *s, const struct params *p, struct piece_owner at,
+enum status snapshot_open(struct snapshot *s, const struct params *p, struct part_owner at,
                           int rank);
 void snapshot_close(struct snapshot *s);
 

@@ -106,7 +106,7 @@ static void join(struct saver *s)
 enum status saver_open(struct saver *s, const struct place *place, const struct params *p,
                        const struct config *cfg, const char *root, int64_t saved)
 {
-    struct piece_owner at = {.replica = place->at.dp->rank, .replicas = place->at.dp->size};
+    struct part_owner at = {.replica = place->at.dp->rank, .replicas = place->at.dp->size};
     enum status st;
 
     memset(s, 0, sizeof *s);
@@ -142,7 +142,7 @@ void saver_close(struct saver *s)
 static enum status gather_pieces(struct saver *s, struct manifest *m)
 {
     int n = host_size(s->job);
-    double most = s->snap.pieces.n;
+    double most = s->snap.parts.n;
     size_t room, bytes;
     struct manifest_piece *mine, *all;
     enum status st;
@@ -154,7 +154,7 @@ static enum status gather_pieces(struct saver *s, struct manifest *m)
     all = calloc(room * (size_t)n, sizeof *all);
     st = mine && all ? ST_OK : fail(ST_ENOMEM, "no memory for a manifest of %d ranks", n);
     if (st == ST_OK) {
-        memcpy(mine, s->snap.entry, (size_t)s->snap.pieces.n * sizeof *mine);
+        memcpy(mine, s->snap.entry, (size_t)s->snap.parts.n * sizeof *mine);
         st = host_gather(s->job, all, mine, bytes);
     }
     free(mine);

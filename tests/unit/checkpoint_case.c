@@ -28,7 +28,7 @@ static double value(const struct param *row, int kind, int64_t i, int64_t j, uin
 
 static void fill(const struct params *p, const struct param *row, int kind, uint64_t seed)
 {
-    const struct tensor *t = piece_memory(row, (enum piece_kind)kind);
+    const struct tensor *t = part_memory(row, (enum part_kind)kind);
     int64_t rows, cols, row0, col0;
 
     param_shard(p, row, &rows, &cols, &row0, &col0);
@@ -53,7 +53,7 @@ void checkpoint_case_open(struct tiny_model *t, const char *const *changes, int 
     tiny_model_config(&t->cfg, all, size);
     tiny_model_open(t, rank, size, 1, 1);
     for (int i = 0; i < t->m.params.n; i++)
-        for (int kind = 0; kind < PIECE_KINDS; kind++)
+        for (int kind = 0; kind < PART_KINDS; kind++)
             fill(&t->m.params, &t->m.params.item[i], kind, seed);
 }
 
@@ -61,7 +61,7 @@ void checkpoint_case_open(struct tiny_model *t, const char *const *changes, int 
 static void save_rank(struct manifest *m, const char *folder, const char *const *changes, int tp,
                       int dp, int rank)
 {
-    struct piece_owner at = {.replica = rank / tp, .replicas = dp};
+    struct part_owner at = {.replica = rank / tp, .replicas = dp};
     struct tiny_model t;
     struct snapshot s;
 
@@ -70,10 +70,10 @@ static void save_rank(struct manifest *m, const char *folder, const char *const 
     OK(snapshot_take(&s, t.dev));
     OK(checkpoint_write(folder, &s));
     OK(checkpoint_read_back(folder, &s));
-    m->piece = realloc(m->piece, (size_t)(m->pieces + s.pieces.n + 1) * sizeof *m->piece);
+    m->piece = realloc(m->piece, (size_t)(m->pieces + s.parts.n + 1) * sizeof *m->piece);
     ck_assert_ptr_nonnull(m->piece);
-    memcpy(m->piece + m->pieces, s.entry, (size_t)s.pieces.n * sizeof *m->piece);
-    m->pieces += s.pieces.n;
+    memcpy(m->piece + m->pieces, s.entry, (size_t)s.parts.n * sizeof *m->piece);
+    m->pieces += s.parts.n;
     m->file[m->files++] = s.file;
     m->cfg = t.cfg;
     snapshot_close(&s);
@@ -103,9 +103,9 @@ int checkpoint_case_same(const struct tiny_model *a, const struct tiny_model *b)
     int same = a->m.params.n == b->m.params.n;
 
     for (int i = 0; same && i < a->m.params.n; i++)
-        for (int kind = 0; kind < PIECE_KINDS; kind++) {
-            const struct tensor *x = piece_memory(&a->m.params.item[i], (enum piece_kind)kind);
-            const struct tensor *y = piece_memory(&b->m.params.item[i], (enum piece_kind)kind);
+        for (int kind = 0; kind < PART_KINDS; kind++) {
+            const struct tensor *x = part_memory(&a->m.params.item[i], (enum part_kind)kind);
+            const struct tensor *y = part_memory(&b->m.params.item[i], (enum part_kind)kind);
 
             if (x->data)
                 same &= !memcmp(x->data, y->data, (size_t)tensor_count(x) * dtype_size(x->dtype));

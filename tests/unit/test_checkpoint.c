@@ -148,7 +148,7 @@ START_TEST(test_read_back)
     char tmp[FOLDER_PATH];
 
     checkpoint_case_open(&t, variants[0], 0, 1, 7);
-    OK(snapshot_open(&s, &t.m.params, (struct piece_owner){0, 1}, 0));
+    OK(snapshot_open(&s, &t.m.params, (struct part_owner){0, 1}, 0));
     OK(snapshot_take(&s, t.dev));
     memset(t.m.params.item[0].w.data, 1, 64); /* training goes on */
     OK(checkpoint_begin(tmp, root, 3, 1));
@@ -253,7 +253,7 @@ START_TEST(test_full_disk)
     char tmp[FOLDER_PATH];
 
     checkpoint_case_open(&t, variants[0], 0, 1, 7);
-    OK(snapshot_open(&s, &t.m.params, (struct piece_owner){0, 1}, 0));
+    OK(snapshot_open(&s, &t.m.params, (struct part_owner){0, 1}, 0));
     OK(snapshot_take(&s, t.dev));
     OK(checkpoint_begin(tmp, root, 3, 1));
     temp_folder_limit(10000);

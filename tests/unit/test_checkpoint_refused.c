@@ -144,7 +144,7 @@ static void make_copy(void)
     const struct manifest_piece *first;
 
     make_one();
-    n = manifest_find(&first, &made, name, PIECE_V);
+    n = manifest_find(&first, &made, name, PART_V);
     ck_assert_int_ge(n, 2);
     at = (int)(first - made.piece);
     changed = made;
@@ -217,11 +217,11 @@ START_TEST(test_reshaped)
     make_copy();
     for (int i = 0; i < changed.pieces; i++) {
         struct manifest_piece *p = &changed.piece[i];
-        struct piece_area a = p->area;
+        struct part_area a = p->area;
 
         if (strcmp(p->tensor, "model.norm.weight") != 0)
             continue;
-        p->area = (struct piece_area){.row = a.col, .col = a.row, .rows = a.cols, .cols = a.rows};
+        p->area = (struct part_area){.row = a.col, .col = a.row, .rows = a.cols, .cols = a.rows};
         p->rows = p->cols;
         p->cols = 1;
     }
@@ -256,7 +256,7 @@ START_TEST(test_not_finite)
     checkpoint_case_open(&t, variants[0], 0, 1, 7);
     row = params_find(&t.m.params, "model.layers.0.self_attn.o_proj.down.weight");
     dtype_store(row->m.data, row->m.dtype, 5, INFINITY);
-    OK(snapshot_open(&s, &t.m.params, (struct piece_owner){0, 1}, 0));
+    OK(snapshot_open(&s, &t.m.params, (struct part_owner){0, 1}, 0));
     OK(snapshot_take(&s, t.dev));
     OK(checkpoint_begin(tmp, root, 3, 1));
     OK(checkpoint_write(tmp, &s));
@@ -264,7 +264,7 @@ START_TEST(test_not_finite)
     m.file = &s.file;
     m.files = 1;
     m.piece = s.entry;
-    m.pieces = s.pieces.n;
+    m.pieces = s.parts.n;
     manifest_sort(&m);
     OK(checkpoint_commit(tmp, root, &m));
     OK(checkpoint_path(folder, root, 3));

@@ -1,32 +1,32 @@
-#include "common/checkpoint/piece.h"
+#include "common/checkpoint/part.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const names[PIECE_KINDS] = {"weight", "master", "m", "v"};
+static const char *const names[PART_KINDS] = {"weight", "master", "m", "v"};
 
-const char *piece_kind_name(enum piece_kind kind)
+const char *part_kind_name(enum part_kind kind)
 {
     return names[kind];
 }
 
-enum piece_kind piece_kind_find(const char *name)
+enum part_kind part_kind_find(const char *name)
 {
     int i = 0;
 
-    while (i < PIECE_KINDS && strcmp(names[i], name) != 0)
+    while (i < PART_KINDS && strcmp(names[i], name) != 0)
         i++;
-    return (enum piece_kind)i;
+    return (enum part_kind)i;
 }
 
-const struct tensor *piece_memory(const struct param *row, enum piece_kind kind)
+const struct tensor *part_memory(const struct param *row, enum part_kind kind)
 {
     switch (kind) {
-    case PIECE_WEIGHT:
+    case PART_WEIGHT:
         return &row->w;
-    case PIECE_MASTER:
+    case PART_MASTER:
         return &row->master;
-    case PIECE_M:
+    case PART_M:
         return &row->m;
     default:
         return &row->v;
@@ -38,10 +38,10 @@ static int32_t local_grains(const struct params *p, const struct param *row)
     return row->cut == CUT_NONE ? 1 : row->grains / p->tp_size;
 }
 
-struct piece_area piece_grain_area(const struct params *p, const struct param *row, int32_t grain)
+struct part_area part_grain_area(const struct params *p, const struct param *row, int32_t grain)
 {
     int32_t n = local_grains(p, row);
-    struct piece_area a;
+    struct part_area a;
 
     param_shard(p, row, &a.rows, &a.cols, &a.row, &a.col);
     if (row->cut == CUT_ROWS) {
@@ -86,20 +86,20 @@ static int owns(struct shares *s, const struct params *p, const struct param *ro
     return row->cut == CUT_NONE ? (s->whole++ % p->tp_size == p->tp_rank) && mine : mine;
 }
 
-static void add(struct pieces *out, const struct params *p, const struct param *row, int32_t grain)
+static void add(struct parts *out, const struct params *p, const struct param *row, int32_t grain)
 {
-    struct piece_area a = piece_grain_area(p, row, grain);
+    struct part_area a = part_grain_area(p, row, grain);
 
-    for (int kind = 0; kind < PIECE_KINDS; kind++) {
-        const struct tensor *t = piece_memory(row, (enum piece_kind)kind);
+    for (int kind = 0; kind < PART_KINDS; kind++) {
+        const struct tensor *t = part_memory(row, (enum part_kind)kind);
         struct tensor memory;
 
         if (!t->data)
             continue;
         memory = param_grain(row, t, grain);
-        out->item[out->n++] = (struct piece){
+        out->item[out->n++] = (struct part){
             .param = row,
-            .kind = (enum piece_kind)kind,
+            .kind = (enum part_kind)kind,
             .grain = row->cut == CUT_NONE ? 0 : p->tp_rank * local_grains(p, row) + grain,
             .memory = tensor_rows(&memory, 0, a.rows, 1),
             .home = t,
@@ -107,35 +107,35 @@ static void add(struct pieces *out, const struct params *p, const struct param *
     }
 }
 
-enum status pieces_list(struct pieces *out, const struct params *p, struct piece_owner at)
+enum status parts_list(struct parts *out, const struct params *p, struct part_owner at)
 {
     struct shares s = {.replicas = at.replicas};
     size_t most = 0;
 
     for (int i = 0; i < p->n; i++)
-        most += (size_t)local_grains(p, &p->item[i]) * PIECE_KINDS;
+        most += (size_t)local_grains(p, &p->item[i]) * PART_KINDS;
     out->n = 0;
     out->item = calloc(most + 1, sizeof *out->item);
     s.values = calloc((size_t)at.replicas, sizeof *s.values);
     if (!out->item || !s.values) {
         free(s.values);
-        pieces_free(out);
-        return fail(ST_ENOMEM, "no memory for a table of %zu pieces", most);
+        parts_free(out);
+        return fail(ST_ENOMEM, "no memory for a table of %zu parts", most);
     }
     for (int i = 0; i < p->n; i++)
         for (int32_t g = 0; g < local_grains(p, &p->item[i]); g++) {
             struct param *row = &p->item[i];
             int64_t values = tensor_count(&row->w) / local_grains(p, row);
 
-            if (owns(&s, p, row, at.replica, values) && piece_grain_area(p, row, g).rows)
+            if (owns(&s, p, row, at.replica, values) && part_grain_area(p, row, g).rows)
                 add(out, p, row, g);
         }
     free(s.values);
     return ST_OK;
 }
 
-void pieces_free(struct pieces *out)
+void parts_free(struct parts *out)
 {
     free(out->item);
-    *out = (struct pieces){0};
+    *out = (struct parts){0};
 }
