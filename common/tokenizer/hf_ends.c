@@ -1,7 +1,7 @@
 /* decoder and post_processor of a tokenizer.json, and its special tokens. */
-#include "common/tokenizer/hf.h"
-
 #include "common/tokenizer/file.h"
+#include "common/tokenizer/hf.h"
+#include "common/tokenizer/pieces.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -65,19 +65,6 @@ static enum status decoder(struct texts *x, const json_t *json, int depth)
     return ST_OK;
 }
 
-/* The byte that "<0x0A>" names, or -1. */
-static int byte_named(const char *key, int32_t n)
-{
-    static const char digits[] = "0123456789ABCDEF";
-    const char *high, *low;
-
-    if (n != 6 || memcmp(key, "<0x", 3) != 0 || key[5] != '>' || !key[3] || !key[4])
-        return -1;
-    high = strchr(digits, key[3]);
-    low = strchr(digits, key[4]);
-    return high && low ? (int)(16 * (high - digits) + low - digits) : -1;
-}
-
 static enum status set_text(struct recipe *r, int32_t id, const struct texts *x,
                             struct byte_list *buffer)
 {
@@ -85,7 +72,7 @@ static enum status set_text(struct recipe *r, int32_t id, const struct texts *x,
                       .list = {{.kind = EDIT_REPLACE, .from_n = x->from_n, .to_n = x->to_n}}};
     const unsigned char *text = (const unsigned char *)vocab_key_of(&r->vocab, id);
     int64_t n = r->vocab.entries[id].key_n;
-    int byte = x->bytes ? byte_named((const char *)text, (int32_t)n) : -1;
+    int byte = x->bytes ? pieces_byte((const char *)text, n) : -1;
     unsigned char one = (unsigned char)byte;
 
     if (byte >= 0)

@@ -69,7 +69,7 @@ static enum status edit_added(struct recipe *r)
     struct byte_list buffer[2] = {{0}, {0}};
     enum status st = ST_OK;
 
-    for (int32_t i = 0; st == ST_OK && i < r->edited.count; i++) {
+    for (int32_t i = 0; st == ST_OK && i < r->edited.count && !r->edited_as_is; i++) {
         struct added_token *t = &r->edited.tokens[i];
         const unsigned char *text = (const unsigned char *)t->text;
         int64_t n = t->n;

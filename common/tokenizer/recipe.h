@@ -43,7 +43,8 @@ struct recipe {
     struct edits edits, lead; /* of what lies between raw tokens; of each piece after all */
     struct cut cuts[CUTS];
     int cut_count;
-    char mark[8]; /* what stands for a space: "\xe2\x96\x81" in SentencePiece's files */
+    int edited_as_is; /* the texts of `edited` stand in the form that edits give */
+    char mark[8];     /* what stands for a space: "\xe2\x96\x81" in SentencePiece's files */
     int mark_n;
 
     int byte_level;        /* symbols are bytes, else characters */

@@ -5,24 +5,34 @@
 #include "common/tokenizer/decoder.h"
 #include "common/tokenizer/file.h"
 #include "common/tokenizer/hf.h"
+#include "common/tokenizer/llama2c.h"
+#include "common/tokenizer/spm.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Opens what the content of a file says. */
+/* Opens what the content of a file says. A .model is a message whose first field is a text; a
+ * tokenizer.bin begins with a small number of 4 bytes. */
 static enum status open_content(struct tokenizer *t, const struct byte_list *content,
                                 const char *path)
 {
-    int64_t i = 0;
+    const unsigned char *c = (const unsigned char *)content->bytes;
+    int64_t n = content->count, i = 0;
 
-    t->identity = hash_bytes(content->bytes, (size_t)content->count);
-    while (i < content->count && strchr(" \t\r\n", content->bytes[i]) && content->bytes[i])
+    t->identity = hash_bytes(c, (size_t)n);
+    while (i < n && strchr(" \t\r\n", c[i]) && c[i])
         i++;
-    if (i < content->count && content->bytes[i] == '{')
+    if (i < n && c[i] == '{')
         return hf_open(t, content, path);
-    return fail(ST_EFORMAT, "its content is of no kind that is known, which are: tokenizer.json of "
-                            "Hugging Face");
+    if (n >= 12 && c[2] == 0 && c[3] == 0 && (c[0] || c[1]))
+        return llama2c_open(t, content);
+    if (n >= 2 && c[0] == 0x0a)
+        return spm_open(t, content);
+    return fail(ST_EFORMAT,
+                "its %lld bytes are of no kind that is known, which are: tokenizer.json of "
+                "Hugging Face, .model of SentencePiece, tokenizer.bin of llama2.c",
+                (long long)n);
 }
 
 static enum status open_file(struct tokenizer *t, const char *path)
