@@ -78,7 +78,7 @@ static const struct added_token *longest(const struct added *a, const unsigned c
     for (int64_t d = 1; low < high; d++) {
         if (a->tokens[low].n == d)
             best = &a->tokens[low++];
-        if (d == n)
+        if (d == n || low == high || (unsigned char)a->tokens[high - 1].text[d] < text[d])
             break;
         while (low < high && (unsigned char)a->tokens[low].text[d] < text[d])
             low++;

@@ -7,14 +7,15 @@
 
 enum {
     NONE = INT32_MAX, /* the rank of a pair that is not merged */
-    SHORT = 32        /* symbols of a word for which looking at all pairs is quicker than a heap */
+    SHORT = 32        /* symbols of a word for which looking at all pairs is quicker than a queue */
 };
 
 /* ---- the merges ---- */
 
 static uint64_t slot_of(const struct bpe *b, uint64_t key)
 {
-    uint64_t slot = (key * UINT64_C(0x9e3779b97f4a7c15)) >> 20 & b->mask;
+    uint64_t slot =
+        (key * UINT64_C(0x9e3779b97f4a7c15)) >> b->shift; /* the top depends on all bits */
 
     while (b->pairs[slot].key != key && b->pairs[slot].key != BPE_FREE)
         slot = (slot + 1) & b->mask;
@@ -29,10 +30,11 @@ static uint64_t key_of(int32_t left, int32_t right)
 enum status bpe_open(struct bpe *b, int64_t n)
 {
     uint64_t size = 16;
+    int bits = 4;
 
-    while (size < 2 * (uint64_t)n)
+    for (; size < 2 * (uint64_t)n; bits++)
         size *= 2;
-    *b = (struct bpe){.mask = size - 1};
+    *b = (struct bpe){.mask = size - 1, .shift = 64 - bits};
     b->pairs = malloc(size * sizeof *b->pairs);
     if (!b->pairs)
         return fail(ST_ENOMEM, "no memory for %lld merges", (long long)n);
@@ -96,48 +98,7 @@ static void run_short(int32_t *ids, int64_t *count, const struct bpe *b)
     *count = n;
 }
 
-/* ---- long words: a heap of (rank, place) ---- */
-
-static enum status heap_push(struct bpe_scratch *s, uint64_t key)
-{
-    int64_t i = s->heap_n;
-
-    if (i == s->heap_room) {
-        int64_t room = 2 * s->heap_room + 1024;
-        uint64_t *bigger = realloc(s->heap, (size_t)room * sizeof *bigger);
-
-        if (!bigger)
-            return fail(ST_ENOMEM, "no memory for a word of %lld bytes", (long long)i);
-        s->heap = bigger;
-        s->heap_room = room;
-    }
-    s->heap_n++;
-    for (; i > 0 && s->heap[(i - 1) / 4] > key; i = (i - 1) / 4)
-        s->heap[i] = s->heap[(i - 1) / 4];
-    s->heap[i] = key;
-    return ST_OK;
-}
-
-static uint64_t heap_pop(struct bpe_scratch *s)
-{
-    uint64_t top = s->heap[0], key = s->heap[--s->heap_n];
-    int64_t n = s->heap_n, i = 0;
-
-    for (;;) {
-        int64_t child = 4 * i + 1, least = child, end = child + 4 < n ? child + 4 : n;
-
-        if (child >= n)
-            break;
-        for (int64_t c = child + 1; c < end; c++)
-            least = s->heap[c] < s->heap[least] ? c : least;
-        if (s->heap[least] >= key)
-            break;
-        s->heap[i] = s->heap[least];
-        i = least;
-    }
-    s->heap[i] = key;
-    return top;
-}
+/* ---- long words: a queue of (rank, place) ---- */
 
 static enum status reserve(struct bpe_scratch *s, int64_t n)
 {
@@ -165,26 +126,26 @@ static enum status consider(struct bpe_scratch *s, const struct bpe *b, const in
     s->rank[place] = right < 0 ? NONE : rank_of(b, ids[place], ids[right]);
     if (s->rank[place] == NONE)
         return ST_OK;
-    return heap_push(s, (uint64_t)(uint32_t)s->rank[place] << 32 | (uint32_t)place);
+    return queue_push(&s->queue, (uint64_t)(uint32_t)s->rank[place] << 32 | (uint32_t)place);
 }
 
 /* Symbols are a list with links; a pair is at the place of its left symbol, and rank[place] is
- * NONE where there is none, so that what the heap holds about a pair of the past is noticed. */
+ * NONE where there is none, so that what the queue holds about a pair of the past is noticed. */
 static enum status run_long(int32_t *ids, int64_t *count, const struct bpe *b,
                             struct bpe_scratch *s)
 {
     int64_t n = *count, left = 0;
+    uint64_t top;
 
     TRY(reserve(s, n));
-    s->heap_n = 0;
+    queue_clear(&s->queue);
     for (int64_t i = 0; i < n; i++) {
         s->next[i] = (int32_t)(i + 1 < n ? i + 1 : -1);
         s->before[i] = (int32_t)(i - 1);
     }
     for (int64_t i = 0; i < n; i++)
         TRY(consider(s, b, ids, i));
-    while (s->heap_n > 0) {
-        uint64_t top = heap_pop(s);
+    while (queue_pop(&top, &s->queue)) {
         int32_t at = (int32_t)(uint32_t)top, right;
 
         if (s->rank[at] != (int32_t)(top >> 32))
@@ -222,6 +183,6 @@ void bpe_scratch_free(struct bpe_scratch *s)
     free(s->next);
     free(s->before);
     free(s->rank);
-    free(s->heap);
+    queue_free(&s->queue);
     *s = (struct bpe_scratch){0};
 }

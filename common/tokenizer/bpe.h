@@ -5,9 +5,10 @@
 #define COMMON_TOKENIZER_BPE_H
 
 #include "common/tokenizer/list.h"
+#include "common/tokenizer/queue.h"
 
 struct bpe_pair {
-    uint64_t key; /* left id in the upper half, right id in the lower; BPE_FREE: none */
+    uint64_t key; /* left id in the upper half, right id in the lower; all ones: free */
     int32_t rank, made;
 };
 
@@ -15,14 +16,15 @@ struct bpe_pair {
 struct bpe {
     struct bpe_pair *pairs;
     uint64_t mask;
+    int shift; /* of a hash, so that it is a slot */
     int64_t count;
 };
 
 /* Memory of one thread's merging; start with {0}. */
 struct bpe_scratch {
     int32_t *next, *before, *rank; /* by symbol; see bpe.c */
-    uint64_t *heap;
-    int64_t room, heap_room, heap_n;
+    int64_t room;
+    struct queue queue;
 };
 
 /* Room for n merges, all to be added. Errors: ST_ENOMEM. */
