@@ -3,6 +3,7 @@
  * Every function that can fail returns enum status. fail() records a message for the user;
  * TRY hands a failure to the caller and adds one line of trace, so that a debug log reads like a
  * backtrace. Only cli/main.c ends the program; it prints the record once for the whole job.
+ * Each thread has a record of its own: what starts threads passes their messages on.
  */
 #ifndef COMMON_BASE_STATUS_H
 #define COMMON_BASE_STATUS_H

@@ -10,6 +10,7 @@ const struct command *commands(void)
 {
     static const struct command table[] = {
         {"train", "trains a model as a configuration says", 1, command_train, NULL},
+        {"data", "makes token shards from text, and looks into them", 0, command_data, NULL},
         {"launch", "runs a command as a job of several ranks", 0, NULL, launch_command},
         {"generate", "writes text with a trained model", 1, command_generate, NULL},
         {"bench", "times products, attention, blocks or whole steps", 1, command_bench, NULL},

@@ -20,6 +20,7 @@ const struct command *commands(void);
  * so. Collective over the job where there is one. */
 enum status command_train(struct host *job, int argc, char **argv);
 enum status command_generate(struct host *job, int argc, char **argv);
+enum status command_data(struct host *job, int argc, char **argv);
 enum status command_bench(struct host *job, int argc, char **argv);
 enum status command_validate(struct host *job, int argc, char **argv);
 enum status command_validate_job(struct host *job, int argc, char **argv);

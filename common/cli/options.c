@@ -107,7 +107,9 @@ static enum status plain_word(struct walk *w, const char *word)
         return fail(ST_EUSAGE, "narrows %s takes no key=value, but '%s' was given",
                     w->spec->command, word);
     if ((override ? o->overrides : o->words) == OPTIONS_WORDS)
-        return fail(ST_EUSAGE, "more than %d arguments: put keys into a file", OPTIONS_WORDS);
+        return fail(ST_EUSAGE,
+                    "more than %d arguments: give fewer files at once, or put keys into a file",
+                    OPTIONS_WORDS);
     if (override)
         o->override[o->overrides++] = word;
     else

@@ -23,7 +23,7 @@
 #include "common/base/status.h"
 #include "common/model/config.h"
 
-enum { OPTIONS_WORDS = 128 }; /* positional arguments, or overrides, of a command line */
+enum { OPTIONS_WORDS = 1024 }; /* positional arguments, or overrides, of a command line */
 
 enum option_type {
     OPTION_SWITCH, /* bool: set to true */

@@ -52,13 +52,21 @@ listed "L11 every command that a document names exists" "$dir/named" "$dir/comma
 grep -vx 'validate-job\|help' "$dir/commands" >"$dir/public"
 listed "L11 every command is named in a document" "$dir/public" "$dir/named"
 
+# A command may have verbs, which its help lists: "data prepare".
+while read -r command; do
+    echo "$command"
+    [ "$command" = help ] || "$NARROWS" "$command" --help |
+        sed -n "/^usage: .* VERB/,\$s/^  \([a-z][a-z-]*\)  *[a-z].*/$command \1/p"
+done <"$dir/commands" >"$dir/calls"
+
 # Options
 : >"$dir/options"
 while read -r command; do
     [ "$command" != help ] || continue
-    direct "$command" --help
+    # shellcheck disable=SC2086 # a command and a verb
+    direct $command --help
     sed -n 's/^  \(-., \|    \)\{0,1\}\(--[a-z][a-z-]*\).*/\2/p' "$dir/out" >>"$dir/options"
-done <"$dir/commands"
+done <"$dir/calls"
 # Of mpirun, configure, autoreconf, make and git.
 foreign='--(no-install-recommends|oversubscribe|bind-to|allow-run-as-root|install|map-by|report-bindings|host|hostfile|enable-[a-z-]*|with-[a-z-]*|without-[a-z-]*|disable-[a-z-]*)'
 # shellcheck disable=SC2086
@@ -74,9 +82,10 @@ listed "L11 every option is named in a document" "$dir/public" "$dir/named"
 # docs/commands.md holds the help of every command as it is printed.
 commands_md() {
     printf '# Commands\n\n<!-- Written from `narrows COMMAND --help` by tests/cli/case_docs.sh. -->\n'
-    grep -vx 'validate-job\|help' "$dir/commands" | while read -r command; do
+    grep -vx 'validate-job\|help' "$dir/calls" | while read -r command; do
         printf '\n## narrows %s\n\n```\n' "$command"
-        "$NARROWS" "$command" --help
+        # shellcheck disable=SC2086 # a command and a verb
+        "$NARROWS" $command --help
         printf '```\n'
     done
 }

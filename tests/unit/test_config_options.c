@@ -152,7 +152,7 @@ END_TEST
 START_TEST(test_too_many_words)
 {
     const struct option table[] = {{.name = NULL}};
-    const struct options_spec spec = {"cat", "lists", "FILES", 0, 999, false, table, ""};
+    const struct options_spec spec = {"cat", "lists", "FILES", 0, 9999, false, table, ""};
     char word[] = "x", *argv[OPTIONS_WORDS + 1];
     struct options o;
 
