@@ -58,6 +58,7 @@ static const struct comm_ops gpu_comm_ops = {
     .broadcast_begin = gpu_broadcast_begin,
     .send_begin = gpu_send_begin,
     .recv_begin = gpu_recv_begin,
+    .start = gpu_comm_start,
     .wait = gpu_comm_wait,
 };
 

@@ -361,6 +361,11 @@ enum status gpu_recv_begin(struct comm *c, struct tensor *t, int from)
     return enqueue(comm_of(c), t, from, 0);
 }
 
+enum status gpu_comm_start(struct comm *c)
+{
+    return start_queue(comm_of(c));
+}
+
 enum status gpu_comm_wait(struct comm *c)
 {
     struct gpu_comm *gc = comm_of(c);

@@ -114,6 +114,7 @@ enum status gpu_reduce_scatter_begin(struct comm *c, struct tensor *out, const s
 enum status gpu_broadcast_begin(struct comm *c, struct tensor *t, int root);
 enum status gpu_send_begin(struct comm *c, const struct tensor *t, int to);
 enum status gpu_recv_begin(struct comm *c, struct tensor *t, int from);
+enum status gpu_comm_start(struct comm *c);
 enum status gpu_comm_wait(struct comm *c);
 
 #ifdef __cplusplus

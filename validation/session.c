@@ -10,7 +10,7 @@ static enum status open_step(struct session *s, struct host *job)
     struct step_memory memory;
 
     TRY(place_open(&s->place, &s->cfg, job));
-    TRY(step_plan(&memory, NULL, NULL, &s->cfg, place_wide(&s->cfg), 1));
+    TRY(step_plan_at(&memory, NULL, NULL, &s->cfg, &s->place.mesh, place_wide(&s->cfg), 1));
     TRY(step_open(&s->step, &s->cfg, &s->place.at, &memory, 1));
     return step_init(&s->step);
 }

@@ -123,7 +123,7 @@ static enum status pick_logits(struct session *s, double *out, const struct tens
 
 static enum status micro_logits(struct session *s, struct tensor *logits, int64_t first)
 {
-    struct stage *stage = &s->step.stage;
+    struct stage *stage = &s->step.chunk[0];
     struct micro_batch mb = {.samples = s->step.micro, .seq = s->cfg.train.seq};
 
     mb.tokens = tensor_rows(&s->step.tokens, first, logits->rows, (int32_t)mb.samples);
@@ -134,7 +134,7 @@ static enum status micro_logits(struct session *s, struct tensor *logits, int64_
 enum status stored_logits(struct session *s, double *out, const int64_t *token, int n)
 {
     int64_t all = s->cfg.train.batch * s->cfg.train.seq, rows = s->step.micro * s->cfg.train.seq;
-    enum dtype act = s->step.stage.env.tp.act;
+    enum dtype act = s->step.chunk[0].env.tp.act;
     struct tensor logits = tensor_view(NULL, act, rows, s->step.model.shape.vocab_padded);
     enum status st;
 

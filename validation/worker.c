@@ -23,7 +23,7 @@ static enum status open_step(struct worker *w)
     struct step_memory memory;
 
     TRY(place_open(&w->place, &w->cfg, w->host));
-    TRY(step_plan(&memory, NULL, NULL, &w->cfg, place_wide(&w->cfg), 1));
+    TRY(step_plan_at(&memory, NULL, NULL, &w->cfg, &w->place.mesh, place_wide(&w->cfg), 1));
     TRY(step_open(&w->step, &w->cfg, &w->place.at, &memory, 1));
     TRY(step_init(&w->step));
     return case_gains(&w->step.model.params, w->place.at.dev);

@@ -144,6 +144,7 @@ struct comm_ops {
     enum status (*broadcast_begin)(struct comm *c, struct tensor *t, int root);
     enum status (*send_begin)(struct comm *c, const struct tensor *t, int to);
     enum status (*recv_begin)(struct comm *c, struct tensor *t, int from);
+    enum status (*start)(struct comm *c);
     enum status (*wait)(struct comm *c);
 };
 

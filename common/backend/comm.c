@@ -149,6 +149,11 @@ enum status comm_recv_begin(struct comm *c, struct tensor *t, int from)
     return c->be->comm->recv_begin(c, t, from);
 }
 
+enum status comm_start(struct comm *c)
+{
+    return c->be->comm->start(c);
+}
+
 enum status comm_wait(struct comm *c)
 {
     double waited = c->ledger ? seconds() : 0;

@@ -42,6 +42,10 @@ enum status comm_broadcast_begin(struct comm *c, struct tensor *t, int root);
 enum status comm_send_begin(struct comm *c, const struct tensor *t, int to);
 enum status comm_recv_begin(struct comm *c, struct tensor *t, int from);
 
+/* Sends and receives begun on c are under way from here on, without waiting for them; elsewhere
+ * they may start as late as the wait. Nothing but sends and receives may have been begun. */
+enum status comm_start(struct comm *c);
+
 /* Ends everything begun on c. After an error c is of no use any more: every call returns
  * ST_EPEER, and tensors that were in flight keep their NaN. */
 enum status comm_wait(struct comm *c);

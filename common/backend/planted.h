@@ -21,6 +21,7 @@ enum planted_mistake {
     PLANTED_RESIDUAL,       /* the last block's residual dropped                              */
     PLANTED_FLOPS,          /* FLOPs without the up-projections                               */
     PLANTED_TIED_ORDER,     /* tied gradients joined on each replica, before their sum        */
+    PLANTED_STAGE_NORM,     /* grad norm: of the rank's own pipeline stage                    */
     PLANTED_END
 };
 

@@ -326,6 +326,12 @@ static enum status send_begin(struct comm *c, const struct tensor *t, int to)
     return fly(c, t);
 }
 
+static enum status start(struct comm *c)
+{
+    (void)c;
+    return ST_OK;
+}
+
 static enum status wait_all(struct comm *c)
 {
     ((struct recorded_comm *)c)->in_flight = 0;
@@ -341,6 +347,7 @@ static const struct comm_ops comm_table = {.create = create,
                                            .broadcast_begin = one_peer,
                                            .send_begin = send_begin,
                                            .recv_begin = one_peer,
+                                           .start = start,
                                            .wait = wait_all};
 
 const struct backend record_backend = {

@@ -34,5 +34,6 @@ size_t arena_mark(const struct arena *a)
 
 void arena_release(struct arena *a, size_t mark)
 {
-    a->used = mark;
+    if (!a->keeps)
+        a->used = mark;
 }

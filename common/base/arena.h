@@ -17,6 +17,7 @@ struct arena {
     char *base;
     size_t size, used, peak; /* bytes */
     int planning;
+    int keeps;        /* arena_release gives nothing back: what is taken lives on */
     const char *name; /* for messages: "weights", "scratch" */
 };
 

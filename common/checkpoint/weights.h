@@ -25,12 +25,16 @@ enum { WEIGHTS_PATH = 4096 }; /* bytes of a path, its end included */
 
 /* Writes the exact values (masters where there are any) to dir, through a temporary folder
  * dir.partial that takes its place once everything is on disk; files in dir that are not of the
- * three stay. The folder above dir must be there. Collective over tp (the host group of TP ranks);
- * its rank 0 writes. A rank that fails leaves the others waiting until it calls host_agree, as
- * all must afterwards. Errors: ST_EIO naming the file and the cause (a full disk leaves what was
+ * three stay. The folder above dir must be there. Collective over tp (the host group of TP ranks)
+ * and the stages of a pipeline; rank 0 of the first stage writes. One replica calls it, or, where
+ * weights_shared_save, all. A rank that fails leaves the others waiting until it calls host_agree,
+ * as all must afterwards. Errors: ST_EIO naming the file and the cause (a full disk leaves what was
  * there before), ST_ENOMEM. */
 enum status weights_save(const char *dir, const struct model *m, struct device *dev,
                          struct host *tp);
+
+/* Nonzero when the exact values are spread over the replicas (ZeRO-1 with masters). */
+int weights_shared_save(const struct model *m);
 
 /* Removes what weights_save wrote to dir, and dir itself unless something else is in it. Local.
  * Errors: ST_EIO naming path and cause; none when nothing is there. */

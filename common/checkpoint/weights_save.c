@@ -1,8 +1,10 @@
-/* Saving: shards come together on rank 0 of the TP group, one parameter at a time. */
+/* Saving: shards come together on rank 0 of the TP group, one parameter at a time; those of later
+ * stages of a pipeline reach the first one before. */
 #include "common/checkpoint/folder.h"
 #include "common/checkpoint/hf_config.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/checkpoint/weights.h"
+#include "common/model/pieces.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -16,6 +18,7 @@ static const char *const files[] = {WEIGHTS_CONFIG, WEIGHTS_TENSORS, WEIGHTS_UNF
 
 struct save {
     const struct model *m;
+    struct model all; /* the table of the whole model, without memory */
     struct device *dev;
     struct host *tp;
     struct safetensors_writer out; /* rank 0 */
@@ -27,11 +30,22 @@ struct save {
 
 enum { PIECE = 1 << 20 }; /* bytes of a message: what host_gather keeps for good */
 
+int weights_shared_save(const struct model *m)
+{
+    return m->params.pieces && m->params.masters;
+}
+
+/* Nonzero on the ranks among whom the whole model comes together. */
+static int gathers(const struct model *m)
+{
+    return m->part.stage == 0 && (!m->params.dp || host_rank(m->params.dp) == 0);
+}
+
 /* ---- gathering ---- */
 
 static enum status make_room(struct save *s)
 {
-    const struct params *p = &s->m->params;
+    const struct params *p = &s->all.params;
     size_t es = dtype_size(p->wide); /* of the values as well: they are wide or narrower */
     int64_t whole = 0, shard = 0;
 
@@ -53,6 +67,46 @@ static enum status make_room(struct save *s)
     return ST_OK;
 }
 
+/* Puts a grain into the shard that it belongs to. */
+static void place_grain(struct save *s, const struct param *row, const struct piece *piece)
+{
+    struct tensor shard = param_view(&s->m->params, row, s->shard, s->m->params.wide);
+    struct tensor at = param_grain(row, &shard, piece->grain);
+    size_t es = dtype_size(at.dtype);
+
+    for (int64_t i = 0; i < at.rows; i++)
+        memcpy(tensor_row(&at, i), (char *)s->raw + (size_t)(i * at.cols) * es,
+               (size_t)at.cols * es);
+}
+
+/* The same in pieces of a length that a group keeps memory for. */
+static enum status broadcast(struct host *group, void *data, size_t bytes, int root)
+{
+    for (size_t at = 0; at < bytes; at += PIECE)
+        TRY(host_broadcast(group, (char *)data + at, bytes - at < PIECE ? bytes - at : PIECE,
+                           root));
+    return ST_OK;
+}
+
+/* Masters that lie with their owners among the replicas. Collective over them. */
+static enum status fetch_sharded(struct save *s, const struct param *row)
+{
+    const struct params *p = &s->m->params;
+
+    for (int i = 0; i < p->pieces->n; i++) {
+        const struct piece *piece = &p->pieces->item[i];
+        size_t bytes = (size_t)(piece->rows * piece->cols) * dtype_size(p->wide);
+
+        if (&p->item[piece->item] != row)
+            continue;
+        if (piece->master.data)
+            TRY(device_download(s->dev, s->raw, piece->master.data, bytes));
+        TRY(broadcast(p->dp, s->raw, bytes, piece->owner));
+        place_grain(s, row, piece);
+    }
+    return ST_OK;
+}
+
 /* This rank's exact values of a parameter, wide, in s->shard. */
 static enum status fetch(struct save *s, const struct param *row)
 {
@@ -60,6 +114,8 @@ static enum status fetch(struct save *s, const struct param *row)
     enum dtype wide = s->m->params.wide;
     int64_t n = tensor_count(t);
 
+    if (weights_shared_save(s->m))
+        return fetch_sharded(s, row);
     TRY(device_download(s->dev, t->dtype == wide ? s->shard : s->raw, t->data,
                         (size_t)n * dtype_size(t->dtype)));
     if (t->dtype != wide)
@@ -96,13 +152,41 @@ static void place(struct save *s, const struct param *row, int r)
                (char *)s->shards + (size_t)((r * rows + i) * cols) * es, (size_t)cols * es);
 }
 
-static enum status save_param(struct save *s, const struct param *row)
+/* The row of this stage for parameter i of the whole model; NULL: another stage has it. */
+static const struct param *own_row(const struct save *s, int i)
 {
     const struct params *p = &s->m->params;
-    size_t bytes = (size_t)tensor_count(&row->w) * dtype_size(p->wide);
+
+    for (int j = 0; j < p->n; j++)
+        if (p->item[j].index == i && !p->item[j].copy)
+            return &p->item[j];
+    return NULL;
+}
+
+/* s->shard = this TP rank's values of parameter i, on the stage that has it and on the first. */
+static enum status bring(struct save *s, int i, size_t bytes)
+{
+    const struct params *p = &s->m->params;
+    const struct param *own = own_row(s, i);
+
+    if (own)
+        TRY(fetch(s, own));
+    if (!p->pp || (p->dp && host_rank(p->dp) != 0))
+        return ST_OK;
+    return broadcast(p->pp, s->shard, bytes, model_stage_of(s->m, s->all.params.item[i].layer));
+}
+
+static enum status save_param(struct save *s, int i)
+{
+    const struct params *p = &s->m->params;
+    const struct param *row = &s->all.params.item[i];
+    struct tensor shard = param_view(&s->all.params, row, NULL, p->wide);
+    size_t bytes = (size_t)tensor_count(&shard) * dtype_size(p->wide);
     int cut = row->cut != CUT_NONE && p->tp_size > 1;
 
-    TRY(fetch(s, row));
+    TRY(bring(s, i, bytes));
+    if (!gathers(s->m))
+        return ST_OK;
     if (cut)
         TRY(gather(s, bytes));
     if (p->tp_rank != 0)
@@ -119,7 +203,7 @@ static enum status save_param(struct save *s, const struct param *row)
 static enum status create_tensors(struct save *s)
 {
     static const char *const metadata[] = {"format", "pt", NULL};
-    const struct params *p = &s->m->params;
+    const struct params *p = &s->all.params;
     struct safetensors_spec *spec = calloc((size_t)p->n, sizeof *spec);
     char path[FOLDER_PATH];
     enum status st;
@@ -171,16 +255,17 @@ static enum status write_texts(struct save *s)
 
 static enum status write_all(struct save *s, const char *dir)
 {
-    int writes = s->m->tp_rank == 0;
+    int writes = s->m->tp_rank == 0 && gathers(s->m);
 
+    TRY(model_open(&s->all, s->m->cfg, s->m->tp_rank, s->m->tp_size, s->m->params.wide));
     TRY(make_room(s));
     if (writes) {
         TRY(folder_begin(s->folder, dir, files));
         TRY(write_texts(s));
         TRY(create_tensors(s));
     }
-    for (int i = 0; i < s->m->params.n; i++)
-        TRY(save_param(s, &s->m->params.item[i]));
+    for (int i = 0; i < s->all.params.n; i++)
+        TRY(save_param(s, i));
     if (!writes)
         return ST_OK;
     TRY(safetensors_finish(&s->out));
@@ -200,11 +285,12 @@ enum status weights_save(const char *dir, const struct model *m, struct device *
     s->tp = tp;
     s->out.fd = -1;
     st = write_all(s, dir);
-    if (st != ST_OK && m->tp_rank == 0) {
+    if (st != ST_OK && m->tp_rank == 0 && gathers(m)) {
         safetensors_drop(&s->out);
         if (s->folder[0])
             folder_drop(dir, files);
     }
+    model_close(&s->all);
     free(s->raw);
     free(s->shard);
     free(s->shards);

@@ -35,6 +35,7 @@ static enum status run_product(struct bench_case *c, struct operands *o, const s
     enum dtype act = st->model.params.work, wide = c->place.at.dev->wide;
     int32_t samples = (int32_t)st->micro;
     struct sample_tree tree;
+    struct sample_plan plan;
 
     o->used = 0;
 
@@ -50,8 +51,9 @@ static enum status run_product(struct bench_case *c, struct operands *o, const s
     if (which != WEIGHT_GRADIENT)
         return op_gemm(o->dev, &g, 1);
     sample_tree_start(&tree, st->begin, st->begin + st->micro, c->cfg.parallel.layout_exact);
-    sample_plan_next(&st->plan, &tree, st->micro);
-    return op_weight_grad(o->dev, &grad, 1, &st->plan);
+    plan.plane = 0;
+    sample_plan_next(&plan, &tree, st->micro);
+    return op_weight_grad(o->dev, &grad, 1, &plan);
 }
 
 static enum status time_product(struct bench *b, struct bench_case *c, struct operands *o,

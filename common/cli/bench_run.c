@@ -80,7 +80,6 @@ static enum status one_stack(struct bench *b, struct bench_case *c, double *forw
     struct step *s = &c->step;
     struct micro_batch mb = {.samples = s->micro, .seq = c->cfg.train.seq};
     int first = c->rounds++ == 0;
-    struct sample_tree tree;
     double start;
 
     mb.tokens = tensor_rows(&s->tokens, 0, s->micro * mb.seq, (int32_t)s->micro);
@@ -89,14 +88,11 @@ static enum status one_stack(struct bench *b, struct bench_case *c, double *forw
                           (size_t)tensor_count(&s->tokens) * sizeof *c->tokens));
     TRY(host_barrier(b->job));
     ledger_clear(&c->place.ledger);
-    sample_tree_start(&tree, s->begin, s->end, c->cfg.parallel.layout_exact);
-    sample_plan_next(&s->plan, &tree, s->micro);
-    s->plan.plane = (int64_t)s->model.params.plane;
     start = bench_now();
-    TRY(stage_blocks_forward(&s->stage, &mb, first));
+    TRY(stage_blocks_forward(&s->chunk[0], &mb, first));
     TRY(device_sync(c->place.at.dev));
     *forward = bench_now() - start;
-    TRY(stage_blocks_backward(&s->stage, &s->plan));
+    TRY(stage_blocks_backward(&s->chunk[0], &s->plan[0]));
     TRY(device_sync(c->place.at.dev));
     *seconds = bench_now() - start;
     TRY(slowest(b, forward));

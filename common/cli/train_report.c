@@ -81,6 +81,11 @@ enum status train_sample(struct trainer *t)
     struct sample s = {0};
     enum status st = ST_OK;
 
+    if (t->cfg.parallel.pp > 1) {
+        log_info("\nno sample: no rank of a pipeline holds the whole model; narrows generate %s%s",
+                 t->dir.path, t->cfg.run.save ? " writes one" : " would, with run.save=on");
+        return ST_OK;
+    }
     q.write = keep;
     q.context = &s;
     if (t->place.at.dp->rank == 0)

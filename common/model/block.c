@@ -78,17 +78,29 @@ enum status block_recompute(struct block_env *env, const struct block *b, struct
     return ST_OK;
 }
 
+/* The stream's gradient as an operand of weight gradients: dx itself, or, where they are put off
+ * until dx has moved on, a copy. */
+static enum status stream_gradient(struct block_env *env, struct tensor *dy, struct tensor *dx)
+{
+    *dy = *dx;
+    if (!env->tp.wgrad.later)
+        return ST_OK;
+    TRY(scratch_tokens(&env->tp, dy, dx->dtype, dx->rows, dx->cols, dx->col_grains));
+    return op_convert(env->tp.dev, dy, dx);
+}
+
 static enum status ffn_backward(struct block_env *env, const struct block *b, struct block *db,
                                 struct block_acts *a, struct tensor *dx)
 {
     size_t mark = arena_mark(env->tp.scratch);
-    struct tensor df, dgu, dy[PROJ_MAX];
-    struct proj_grad_io out = {.x = &a->f, .dy = dx, .dx = &df};
+    struct tensor df, dgu, dx2, dy[PROJ_MAX];
+    struct proj_grad_io out = {.x = &a->f, .dy = &dx2, .dx = &df};
     struct proj_grad_io in = {.x = &a->x1, .dy = dy, .dy_all = &dgu, .dx = dx};
     int64_t m = a->f.rows, f = a->f.cols;
     int32_t grains = a->f.col_grains;
     struct swiglu_grad g;
 
+    TRY(stream_gradient(env, &dx2, dx));
     TRY(scratch_tokens(&env->tp, &df, env->tp.act, m, f, grains));
     TRY(scratch_tokens(&env->tp, &dgu, env->tp.act, m, 2 * f, 1));
     dy[0] = tensor_cols(&dgu, 0, f, grains);
@@ -107,11 +119,12 @@ static enum status attention_half_backward(struct block_env *env, const struct b
 {
     size_t mark = arena_mark(env->tp.scratch);
     struct attention dat = a->at;
-    struct tensor dqkv, dy[PROJ_MAX];
-    struct proj_grad_io out = {.x = &a->at.o, .dy = dx, .dx = &dat.o};
+    struct tensor dqkv, dx1, dy[PROJ_MAX];
+    struct proj_grad_io out = {.x = &a->at.o, .dy = &dx1, .dx = &dat.o};
     struct proj_grad_io in = {.x = &a->x0, .dy = dy, .dy_all = &dqkv, .dx = dx};
     int64_t m = a->q.rows, q = a->q.cols, k = a->k.cols;
 
+    TRY(stream_gradient(env, &dx1, dx));
     TRY(scratch_tokens(&env->tp, &dat.o, env->tp.act, m, q, a->at.o.col_grains));
     TRY(scratch_tokens(&env->tp, &dqkv, env->tp.act, m, q + 2 * k, 1));
     dy[0] = dat.q = tensor_cols(&dqkv, 0, q, a->q.col_grains);

@@ -72,7 +72,7 @@ static void resolve_parallel(struct config *cfg, int64_t ranks)
     int bf16 = cfg->run.backend == BACKEND_GPU && cfg->train.precision == PRECISION_BF16;
 
     if (!p->dp)
-        p->dp = at_least_one(ranks / p->tp);
+        p->dp = at_least_one(ranks / (p->tp * p->pp));
     if (p->strategy == STRATEGY_AUTO)
         p->strategy = config_low_rank(cfg) ? STRATEGY_BTP : STRATEGY_FULL;
     if (p->tp_payload == PAYLOAD_AUTO)
@@ -81,10 +81,20 @@ static void resolve_parallel(struct config *cfg, int64_t ranks)
         p->grains = auto_grains(cfg);
 }
 
-static void resolve_train(struct config_train *t, int64_t dp)
+/* The whole share; in a pipeline the largest part of it that gives every stage four. */
+static int64_t auto_micro_batch(int64_t share, int64_t stages)
+{
+    int64_t parts = stages > 1 ? 4 * stages : 1;
+
+    while (parts < share && share % parts)
+        parts++;
+    return at_least_one(share / parts);
+}
+
+static void resolve_train(struct config_train *t, int64_t dp, int64_t pp)
 {
     if (!t->micro_batch)
-        t->micro_batch = at_least_one(t->batch / dp);
+        t->micro_batch = auto_micro_batch(at_least_one(t->batch / dp), pp);
     if (t->warmup < 0)
         t->warmup = t->steps / 10;
     if (!t->decay && t->schedule == SCHEDULE_WSD)
@@ -97,7 +107,7 @@ enum status config_resolve(struct config *cfg, int64_t ranks, int64_t vocab)
     resolve_model(&cfg->model);
     TRY(resolve_vocab(cfg, vocab));
     resolve_parallel(cfg, ranks);
-    resolve_train(&cfg->train, cfg->parallel.dp);
+    resolve_train(&cfg->train, cfg->parallel.dp, cfg->parallel.pp);
     if (!cfg->run.dir[0])
         snprintf(cfg->run.dir, sizeof cfg->run.dir, "runs/%s", cfg->name[0] ? cfg->name : "run");
     return ST_OK;

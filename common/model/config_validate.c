@@ -1,6 +1,7 @@
 #include "common/model/config.h"
 
 #include "common/base/text.h"
+#include "common/model/runs.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -188,46 +189,97 @@ static enum status check_cuts(const struct config *cfg)
     return ST_OK;
 }
 
-/* The number of ranks nearest below `ranks` that this tp can use; tp itself at the least. */
+/* The number of ranks nearest below `ranks` that this tp and pp can use; tp pp at the least. */
 static int64_t usable_ranks(const struct config *cfg, int64_t ranks)
 {
-    int64_t tp = cfg->parallel.tp, dp = ranks / tp;
+    int64_t replica = cfg->parallel.tp * cfg->parallel.pp, dp = ranks / replica;
 
     while (dp > 1 && !dp_fits(cfg, dp))
         dp--;
-    return tp * (dp > 1 ? dp : 1);
+    return replica * (dp > 1 ? dp : 1);
 }
 
 static enum status check_ranks(const struct config *cfg, int64_t ranks)
 {
-    int64_t tp = cfg->parallel.tp, dp = cfg->parallel.dp, product = tp * dp;
-    char other[128] = "";
+    int64_t tp = cfg->parallel.tp, dp = cfg->parallel.dp, pp = cfg->parallel.pp;
+    int64_t product = tp * dp * pp, rest = ranks % pp ? 0 : ranks / pp;
+    char other[128] = "", stages[64] = "";
 
     if (!ranks || product == ranks)
         return ST_OK;
-    for (int64_t t = tp < ranks ? tp : ranks; t >= 1 && !other[0]; t--)
-        if (ranks % t == 0 && tp_fits(cfg, t) && dp_fits(cfg, ranks / t))
+    for (int64_t t = tp < rest ? tp : rest; t >= 1 && !other[0]; t--)
+        if (rest % t == 0 && tp_fits(cfg, t) && dp_fits(cfg, rest / t))
             snprintf(other, sizeof other, ", or set parallel.tp=%" N " parallel.dp=%" N, t,
-                     ranks / t);
+                     rest / t);
+    if (pp > 1)
+        snprintf(stages, sizeof stages, " x parallel.pp %" N, pp);
     return fail(ST_ECONFIG,
-                "the job has %" N " ranks, but parallel.tp %" N " x parallel.dp %" N " = %" N
+                "the job has %" N " ranks, but parallel.tp %" N " x parallel.dp %" N "%s = %" N
                 ": start it with mpirun -n %" N "%s",
-                ranks, tp, dp, product, dp_fits(cfg, dp) ? product : usable_ranks(cfg, product),
-                other);
+                ranks, tp, dp, stages, product,
+                dp_fits(cfg, dp) ? product : usable_ranks(cfg, product), other);
+}
+
+/* The sizes that a pipeline needs. */
+static enum status check_pipeline(const struct config *cfg)
+{
+    const struct config_parallel *p = &cfg->parallel;
+    int64_t micros = cfg->train.batch / p->dp / cfg->train.micro_batch;
+    int first[RUNS_MAX + 1];
+
+    if (p->pp * p->virtual_stages == 1)
+        return ST_OK;
+    TRY(runs_deal(first, cfg, (int)(p->pp * p->virtual_stages)));
+    if (p->virtual_stages > 1 && micros % p->pp)
+        return fail(ST_ECONFIG,
+                    "parallel.schedule interleaved sends micro-batches round in groups of "
+                    "parallel.pp %" N ", but a replica has %" N " of them (train.batch %" N
+                    " / parallel.dp %" N " / train.micro_batch %" N "): set train.micro_batch so "
+                    "that parallel.pp divides their number",
+                    p->pp, micros, cfg->train.batch, p->dp, cfg->train.micro_batch);
+    return ST_OK;
+}
+
+/* Words of the pipeline that do not go together. */
+static enum status check_order(const struct config_parallel *p)
+{
+    const char *schedule = config_choice_name("parallel.schedule", p->schedule);
+    const char *recompute = config_choice_name("parallel.recompute", p->recompute);
+
+    if (p->virtual_stages > 1 && p->schedule != PIPELINE_INTERLEAVED)
+        return fail(ST_ECONFIG,
+                    "parallel.virtual_stages %" N " needs parallel.schedule interleaved, not %s: "
+                    "set parallel.virtual_stages=1, or the schedule",
+                    p->virtual_stages, schedule);
+    if (p->schedule == PIPELINE_INTERLEAVED && (p->virtual_stages == 1 || p->pp == 1))
+        return fail(ST_ECONFIG,
+                    "parallel.schedule interleaved needs parallel.virtual_stages and parallel.pp "
+                    "of 2 or more, not %" N " and %" N ": set them, or parallel.schedule=1f1b",
+                    p->virtual_stages, p->pp);
+    if (p->schedule == PIPELINE_ZB_H1 && p->recompute != RECOMPUTE_NONE)
+        return fail(ST_ECONFIG,
+                    "parallel.schedule zb-h1 keeps what weight gradients need, which "
+                    "parallel.recompute %s throws away: set parallel.recompute=none, or "
+                    "parallel.schedule=1f1b",
+                    recompute);
+    return ST_OK;
 }
 
 static enum status check_batch(const struct config *cfg)
 {
     const struct config_train *t = &cfg->train;
     int64_t dp = cfg->parallel.dp, share = t->batch / dp;
+    int64_t replica = cfg->parallel.tp * cfg->parallel.pp;
+    char stages[64] = "";
 
+    if (cfg->parallel.pp > 1)
+        snprintf(stages, sizeof stages, " / parallel.pp %" N, cfg->parallel.pp);
     if (cfg->parallel.layout_exact && !power_of_two(dp))
         return fail(ST_ECONFIG,
                     "parallel.dp %" N " (%" N " ranks / parallel.tp %" N
-                    ") is not a power of two, which parallel.layout_exact on needs: start the job "
-                    "with mpirun -n %" N ", or set parallel.layout_exact=off",
-                    dp, cfg->parallel.tp * dp, cfg->parallel.tp,
-                    usable_ranks(cfg, cfg->parallel.tp * dp));
+                    "%s) is not a power of two, which parallel.layout_exact on needs: start the "
+                    "job with mpirun -n %" N ", or set parallel.layout_exact=off",
+                    dp, replica * dp, cfg->parallel.tp, stages, usable_ranks(cfg, replica * dp));
     if (t->batch % dp)
         return fail(ST_ECONFIG,
                     "train.batch %" N " sequences cannot be divided among parallel.dp %" N
@@ -280,7 +332,8 @@ enum status config_validate(const struct config *cfg, int64_t ranks)
     TRY(check_ranks(cfg, ranks));
     TRY(check_batch(cfg));
     TRY(check_checkpoint(&cfg->checkpoint));
-    return ST_OK;
+    TRY(check_order(&cfg->parallel));
+    return check_pipeline(cfg);
 }
 
 enum status config_need_data(const struct config *cfg)

@@ -2,6 +2,7 @@
 
 #include "common/backend/planted.h"
 #include "common/base/elementary.h"
+#include "common/model/runs.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -27,6 +28,72 @@ const struct tp_strategy *model_strategy(const struct config *cfg)
     }
 }
 
+int model_embeds(const struct model *m)
+{
+    return m->part.stage == 0;
+}
+
+int model_heads(const struct model *m)
+{
+    return m->part.stage == m->part.stages - 1;
+}
+
+void model_chunk(const struct model *m, int c, int *begin, int *end)
+{
+    int run = c * m->part.stages + m->part.stage;
+
+    *begin = m->first[run];
+    *end = m->first[run + 1];
+}
+
+int model_stage_of(const struct model *m, int layer)
+{
+    int run = 0;
+
+    if (layer < 0)
+        return 0;
+    if (layer == m->cfg->model.layers)
+        return m->part.stages - 1;
+    while (layer >= m->first[run + 1])
+        run++;
+    return run % m->part.stages;
+}
+
+static int holds_layer(const struct model *m, int layer)
+{
+    for (int c = 0; c < m->part.chunks; c++) {
+        int begin, end;
+
+        model_chunk(m, c, &begin, &end);
+        if (layer >= begin && layer < end)
+            return 1;
+    }
+    return 0;
+}
+
+/* A tied matrix stands on the first and on the last stage. */
+static int holds(const struct model *m, const struct param *row)
+{
+    if (row->layer < 0)
+        return model_embeds(m) || (row->twice && model_heads(m));
+    if (row->layer == m->cfg->model.layers)
+        return model_heads(m);
+    return holds_layer(m, row->layer);
+}
+
+/* Counts the whole model, whoever holds it. */
+static void count(struct model *m, const struct param *row)
+{
+    int up = row->role == ROLE_IN_B || row->role == ROLE_OUT_B;
+    double n = (double)row->real_rows * (double)row->cols;
+
+    m->params_all += row->real_rows * row->cols;
+    if (param_is_vector(row) || (row->role == ROLE_EMBED && !row->twice))
+        return;
+    if (!PLANTED(PLANTED_FLOPS) || !m->strategy->low_rank || !up)
+        m->weights += n;
+}
+
 static enum status add_param(struct model *m, struct param row, struct tensor *w, struct tensor *g)
 {
     int matrix = !param_is_vector(&row);
@@ -39,7 +106,11 @@ static enum status add_param(struct model *m, struct param row, struct tensor *w
     row.use_g[0] = g;
     if (!row.real_rows)
         row.real_rows = row.rows;
-    return params_add(&m->params, &row);
+    row.layer = m->building;
+    row.index = m->params.all++;
+    row.entry = row.cut == CUT_NONE ? m->params.all_whole++ : m->params.all_cut++;
+    count(m, &row);
+    return holds(m, &row) ? params_add(&m->params, &row) : ST_OK;
 }
 
 static enum status add_gain(struct model *m, const char *name, struct tensor *w, struct tensor *g)
@@ -149,10 +220,12 @@ static enum status add_ends(struct model *m, int head)
         return add_param(m, row, &m->ends.head, &m->dends.head);
     if (m->cfg->model.tied) { /* the head reads the same memory and has a gradient of its own */
         row.twice = 1;
-        row.use_w[1] = &m->ends.head;
-        row.use_g[1] = &m->dends.head;
+        row.copy = !model_embeds(m);
+        row.use_w[1] = model_heads(m) ? &m->ends.head : NULL;
+        row.use_g[1] = model_heads(m) ? &m->dends.head : NULL;
     }
-    return add_param(m, row, &m->ends.embed, &m->dends.embed);
+    return add_param(m, row, model_embeds(m) ? &m->ends.embed : NULL,
+                     model_embeds(m) ? &m->dends.embed : NULL);
 }
 
 static void set_shape(struct model *m)
@@ -193,9 +266,10 @@ static enum status build(struct model *m)
     if (!m->blocks || !m->dblocks)
         return fail(ST_ENOMEM, "no memory for the table of %d layers", layers);
     TRY(params_open(&m->params, layers * 19 + 3, m->tp_rank, m->tp_size));
+    m->building = -1;
     TRY(add_ends(m, 0));
-    for (int i = 0; i < layers; i++)
-        TRY(add_block(m, i));
+    for (m->building = 0; m->building < layers; m->building++)
+        TRY(add_block(m, m->building));
     TRY(add_gain(m, "model.norm.weight", &m->ends.gain, &m->dends.gain));
     return m->cfg->model.tied ? ST_OK : add_ends(m, 1);
 }
@@ -203,6 +277,27 @@ static enum status build(struct model *m)
 enum status model_open(struct model *m, const struct config *cfg, int tp_rank, int tp_size,
                        enum dtype wide)
 {
+    struct model_part all = {.tp_rank = tp_rank, .tp_size = tp_size, .stages = 1, .chunks = 1};
+
+    return model_open_part(m, cfg, &all, wide);
+}
+
+/* Which blocks are whose. A whole model asks nothing of the configuration's pipeline. */
+static enum status deal(struct model *m)
+{
+    int runs = m->part.stages * m->part.chunks;
+
+    m->first = calloc((size_t)runs + 1, sizeof *m->first);
+    if (!m->first)
+        return fail(ST_ENOMEM, "no memory for a table of %d runs of blocks", runs);
+    m->first[1] = (int)m->cfg->model.layers;
+    return runs > 1 ? runs_deal(m->first, m->cfg, runs) : ST_OK;
+}
+
+enum status model_open_part(struct model *m, const struct config *cfg,
+                            const struct model_part *part, enum dtype wide)
+{
+    int tp_rank = part->tp_rank, tp_size = part->tp_size;
     enum status st;
 
     memset(m, 0, sizeof *m);
@@ -210,10 +305,13 @@ enum status model_open(struct model *m, const struct config *cfg, int tp_rank, i
     m->strategy = model_strategy(cfg);
     m->tp_rank = tp_rank;
     m->tp_size = tp_size;
+    m->part = *part;
     m->ends.tied = m->dends.tied = cfg->model.tied;
     m->ends.vocab = m->dends.vocab = cfg->model.vocab;
     set_shape(m);
-    st = build(m);
+    st = deal(m);
+    if (st == ST_OK)
+        st = build(m);
     if (st != ST_OK) {
         model_close(m);
         return st;
@@ -226,6 +324,8 @@ void model_close(struct model *m)
 {
     free(m->blocks);
     free(m->dblocks);
+    free(m->first);
+    m->first = NULL;
     m->blocks = m->dblocks = NULL;
     params_close(&m->params);
 }
@@ -275,18 +375,7 @@ void model_rope_table(void *table, enum dtype dt, const struct model *m, int64_t
 double model_flops_per_token(const struct model *m)
 {
     const struct config *c = m->cfg;
-    double weights = 0.0;
 
-    for (int i = 0; i < m->params.n; i++) {
-        const struct param *row = &m->params.item[i];
-
-        if (param_is_vector(row) || (row->role == ROLE_EMBED && !row->twice))
-            continue;
-        if (PLANTED(PLANTED_FLOPS) && m->strategy->low_rank &&
-            (row->role == ROLE_IN_B || row->role == ROLE_OUT_B))
-            continue;
-        weights += (double)row->real_rows * (double)row->cols;
-    }
-    return 6.0 * weights +
+    return 6.0 * m->weights +
            6.0 * (double)c->model.layers * (double)c->model.width * (double)(c->train.seq + 1);
 }

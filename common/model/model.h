@@ -5,6 +5,13 @@
 #include "common/model/block.h"
 #include "common/model/params.h"
 
+/* Which part of the model a rank holds. */
+struct model_part {
+    int tp_rank, tp_size;
+    int stage, stages; /* of the pipeline                                    */
+    int chunks;        /* runs of blocks that a stage holds: virtual stages */
+};
+
 /* Sizes that follow from the configuration and the layout. */
 struct model_shape {
     int64_t width, head_dim, vocab_padded;
@@ -22,20 +29,40 @@ struct model {
     const struct config *cfg; /* resolved and validated */
     const struct tp_strategy *strategy;
     int tp_rank, tp_size;
+    struct model_part part;
+    int *first;     /* [runs + 1]: run k of all stages x chunks holds blocks first[k] ...      */
+    int building;   /* while the table is filled: the layer, as struct param has it           */
+    double weights; /* of the products of the whole model, padding left out                   */
+    int64_t params_all; /* elements of all parameters of the whole model, padding left out     */
     struct model_shape shape;
     struct params params;
-    struct block *blocks, *dblocks; /* weights and gradients, cfg->model.layers of each */
+    struct block *blocks, *dblocks; /* weights and gradients, cfg->model.layers of each; those
+                                     * of other stages are empty */
     struct ends ends, dends;
 };
 
 /* The strategy that a resolved configuration names. */
 const struct tp_strategy *model_strategy(const struct config *cfg);
 
-/* Lays out the table of parameters. cfg is borrowed. wide: DT_F32 or DT_F64. No device memory is
- * taken: that is params_carve. Errors: ST_ENOMEM. */
+/* Lays out the table of parameters of the whole model. cfg is borrowed. wide: DT_F32 or DT_F64. No
+ * device memory is taken: that is params_carve. Errors: ST_ENOMEM. */
 enum status model_open(struct model *m, const struct config *cfg, int tp_rank, int tp_size,
                        enum dtype wide);
+
+/* The same for one stage of a pipeline. Errors: ST_ENOMEM, ST_ECONFIG of runs_deal. */
+enum status model_open_part(struct model *m, const struct config *cfg,
+                            const struct model_part *part, enum dtype wide);
 void model_close(struct model *m);
+
+/* Nonzero when this rank looks tokens up; when it has the head. */
+int model_embeds(const struct model *m);
+int model_heads(const struct model *m);
+
+/* The stage that has a layer (as in struct param); of a tied matrix the first. */
+int model_stage_of(const struct model *m, int layer);
+
+/* Blocks [*begin, *end) of chunk c of this rank. */
+void model_chunk(const struct model *m, int c, int *begin, int *end);
 
 /* The environment of the strategies, all but dev, tp, ledger and scratch. */
 void model_env(struct block_env *env, const struct model *m);

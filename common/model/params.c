@@ -1,8 +1,8 @@
 #include "common/model/params.h"
 
-#include "common/backend/host.h"
 #include "common/base/hash.h"
 #include "common/base/rng.h"
+#include "common/model/pieces.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -118,7 +118,8 @@ enum status params_carve_grads(struct params *p, struct arena *grads, int slots)
         if (!row->twice)
             continue;
         TRY(carve_one(p, row, grads, p->wide, &row->g2));
-        *row->use_g[1] = row->g2;
+        if (row->use_g[1])
+            *row->use_g[1] = row->g2;
     }
     p->plane = arena_mark(grads) - begin;
     return slots > 1 ? arena_take(grads, &rest, p->plane * (size_t)(slots - 1)) : ST_OK;
@@ -133,6 +134,8 @@ enum status param_set(struct params *p, struct param *row, struct device *dev, c
 {
     size_t n = (size_t)tensor_count(&row->w);
 
+    if (p->pieces && p->masters)
+        TRY(pieces_set_masters(p->pieces, p, row, dev, values));
     if (row->master.data) {
         TRY(device_upload(dev, row->master.data, values, n * dtype_size(p->wide)));
         return op_convert(dev, &row->w, &row->master);
@@ -173,7 +176,7 @@ static void draw(const struct params *p, const struct param *row, uint64_t seed,
     }
 }
 
-static int64_t largest_shard(const struct params *p)
+int64_t params_largest(const struct params *p)
 {
     int64_t most = 0;
 
@@ -187,7 +190,7 @@ static int64_t largest_shard(const struct params *p)
 
 enum status params_init(struct params *p, struct device *dev, uint64_t seed)
 {
-    int64_t most = largest_shard(p);
+    int64_t most = params_largest(p);
     void *values = malloc((size_t)most * dtype_size(p->wide));
     enum status st = ST_OK;
 
@@ -205,6 +208,8 @@ enum status params_init(struct params *p, struct device *dev, uint64_t seed)
             st = device_zero(dev, row->v.data, bytes);
     }
     free(values);
+    if (st == ST_OK && p->pieces)
+        st = pieces_clear_moments(p->pieces, dev);
     return st;
 }
 
@@ -246,83 +251,4 @@ struct tensor param_grain(const struct param *row, const struct tensor *t, int32
     if (row->cut == CUT_COLS)
         return tensor_cols(t, i * (t->cols / t->col_grains), t->cols / t->col_grains, 1);
     return *t;
-}
-
-static uint64_t hash_tensor(const struct tensor *t, size_t elem)
-{
-    struct hash h;
-
-    hash_begin(&h);
-    for (int64_t i = 0; i < t->rows; i++)
-        hash_add(&h, tensor_row(t, i), (size_t)t->cols * elem);
-    return hash_value(&h);
-}
-
-/* hashes[grain * n + parameter] of this rank; a parameter that is not cut counts as grain 0 of
- * every rank, which all hold the same. */
-static enum status hash_local(uint64_t *hashes, const struct params *p, struct device *dev,
-                              int32_t grains, void *buffer)
-{
-    for (int i = 0; i < p->n; i++) {
-        const struct param *row = &p->item[i];
-        struct tensor t = *param_value(row);
-        size_t elem = dtype_size(t.dtype);
-        int32_t mine = row->cut == CUT_NONE ? 1 : row->grains / p->tp_size;
-
-        TRY(device_download(dev, buffer, t.data, (size_t)tensor_count(&t) * elem));
-        t.data = buffer;
-        for (int32_t g = 0; g < mine; g++) {
-            struct tensor piece = param_grain(row, &t, g);
-
-            hashes[g * p->n + i] = hash_tensor(&piece, elem);
-        }
-        for (int32_t g = mine; g < grains; g++)
-            hashes[g * p->n + i] = hashes[i];
-    }
-    return ST_OK;
-}
-
-/* all[rank][grain * n + parameter]: what is not cut must have the same hash on every rank, which
- * the hash of the whole table, one for all ranks, would not show. */
-static enum status same_whole(const struct params *p, const uint64_t *all, size_t local)
-{
-    for (int r = 1; r < p->tp_size; r++)
-        for (int i = 0; i < p->n; i++)
-            if (p->item[i].cut == CUT_NONE && all[(size_t)r * local + (size_t)i] != all[i])
-                return fail(ST_EINTERNAL,
-                            "tensor-parallel rank %d holds another %s than rank 0, and both hold "
-                            "it whole",
-                            r, p->item[i].name);
-    return ST_OK;
-}
-
-enum status params_hash(uint64_t *hash, const struct params *p, struct device *dev, struct host *tp)
-{
-    int32_t grains = 1;
-    enum status st;
-
-    for (int i = 0; i < p->n; i++)
-        if (p->item[i].cut != CUT_NONE && p->item[i].grains / p->tp_size > grains)
-            grains = p->item[i].grains / p->tp_size;
-
-    size_t local = (size_t)grains * (size_t)p->n * sizeof(uint64_t);
-    uint64_t *all = malloc(local * (size_t)(p->tp_size + 1));
-    void *buffer = malloc((size_t)largest_shard(p) * 8);
-
-    if (!all || !buffer) {
-        free(all);
-        free(buffer);
-        return fail(ST_ENOMEM, "no memory to hash %d parameters", p->n);
-    }
-    st = hash_local((uint64_t *)((char *)all + local * (size_t)p->tp_size), p, dev, grains, buffer);
-    if (st == ST_OK && p->tp_size > 1)
-        st = host_gather(tp, all, (char *)all + local * (size_t)p->tp_size, local);
-    else if (st == ST_OK)
-        memcpy(all, (char *)all + local, local);
-    if (st == ST_OK)
-        st = same_whole(p, all, local / sizeof *all);
-    *hash = hash_bytes(all, local * (size_t)p->tp_size);
-    free(all);
-    free(buffer);
-    return st;
 }

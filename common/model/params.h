@@ -12,6 +12,8 @@
 #include "common/model/config.h"
 #include "common/parallel/strategy.h"
 
+struct pieces;
+
 struct param {
     char name[96];
     enum param_role role;
@@ -22,6 +24,9 @@ struct param {
     double sigma;         /* of the start values; 0: ones, for a bias zeros                   */
     int decay;            /* AdamW's decay applies                                            */
     int twice;            /* tied: gradients come from both ends, into g and g2               */
+    int layer;            /* -1: the embedding; the number of layers: final norm and head     */
+    int index, entry;     /* among all of the model; among those that are cut, or are whole  */
+    int copy;             /* tied, last stage: the first one counts and stores it            */
     struct tensor w;      /* what the model reads                                             */
     struct tensor master; /* wide copy; data NULL when w is the only one                      */
     struct tensor m, v;   /* moments                                                          */
@@ -37,6 +42,9 @@ struct params {
     int masters;                    /* w has a wide copy beside it                             */
     size_t plane;                   /* bytes of one gradient slot                              */
     size_t flat;                    /* its leading part: all gradients but the second of tied  */
+    int all, all_cut, all_whole;    /* tensors of the whole model, whatever stage holds them   */
+    const struct pieces *pieces;    /* who holds masters and moments; NULL: this rank, all     */
+    struct host *dp, *pp;           /* borrowed: the replicas; the stages; NULL: this one alone */
 };
 
 /* Room for `room` rows. Errors: ST_ENOMEM. */
@@ -72,6 +80,9 @@ const struct tensor *param_value(const struct param *row);
 /* Puts values from host memory (this rank's shard, packed, wide type) into w and master. */
 enum status param_set(struct params *p, struct param *row, struct device *dev, const void *values);
 
+/* Elements of the largest tensor on this rank. */
+int64_t params_largest(const struct params *p);
+
 /* Elements of all parameters, whole (padding left out); and on this rank. */
 int64_t params_count(const struct params *p);
 int64_t params_count_local(const struct params *p);
@@ -86,8 +97,9 @@ struct param *params_find(struct params *p, const char *name);
 struct tensor param_grain(const struct param *row, const struct tensor *t, int32_t i);
 
 /* 64-bit hash of all weights, the same in every layout: of the (tensor, grain) pairs' hashes in
- * grain-major order. Collective over `tp` (the host group of the TP ranks). Errors: ST_EINTERNAL
- * when a parameter that every rank holds whole is not the same on all of them. */
+ * grain-major order. Collective over `tp` (the host group of the TP ranks), over p->pp, and, when
+ * masters are sharded, over p->dp. Errors: ST_EINTERNAL when a parameter that every rank holds
+ * whole is not the same on all of them, or a tied matrix on both stages that hold it. */
 enum status params_hash(uint64_t *hash, const struct params *p, struct device *dev,
                         struct host *tp);
 

@@ -5,28 +5,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum status stage_open(struct stage *s, struct model *m, const struct tp_env *from,
-                       struct arena *state, struct arena *acts, int64_t positions)
+static void set_env(struct stage *s, struct model *m, const struct tp_env *from)
 {
-    enum dtype wide = m->params.wide;
-    size_t bytes = (size_t)(positions * m->shape.head_dim) * dtype_size(wide);
-    void *table, *host;
-    enum status st;
-
     memset(s, 0, sizeof *s);
     s->model = m;
-    s->acts = acts;
     model_env(&s->env, m);
     s->env.tp.dev = from->dev;
     s->env.tp.tp = from->tp;
     s->env.tp.ledger = from->ledger;
     s->env.tp.scratch = from->scratch;
-    s->block = calloc((size_t)m->cfg->model.layers, sizeof *s->block);
-    if (!s->block)
-        return fail(ST_ENOMEM, "no memory for the activations' table");
+}
+
+/* Takes the rotary table from state and fills it, unless that arena only plans. */
+static enum status make_table(struct stage *s, const struct tp_env *from, struct arena *state,
+                              int64_t positions)
+{
+    struct model *m = s->model;
+    enum dtype wide = m->params.wide;
+    size_t bytes = (size_t)(positions * m->shape.head_dim) * dtype_size(wide);
+    void *table, *host;
+    enum status st;
+
     TRY(arena_take(state, &table, bytes));
     s->rope_table = tensor_view(table, wide, positions, m->shape.head_dim);
-    s->env.rope_table = &s->rope_table;
     if (state->planning)
         return ST_OK;
     host = malloc(bytes);
@@ -38,143 +39,110 @@ enum status stage_open(struct stage *s, struct model *m, const struct tp_env *fr
     return st;
 }
 
+static enum status open_slots(struct stage *s, int slots)
+{
+    s->slot = calloc((size_t)slots, sizeof *s->slot);
+    for (s->slots = 0; s->slot && s->slots < slots; s->slots++) {
+        struct stage_slot *slot = &s->slot[s->slots];
+
+        slot->block = calloc((size_t)s->model->cfg->model.layers, sizeof *slot->block);
+        if (!slot->block)
+            break;
+    }
+    return s->slots == slots ? ST_OK : fail(ST_ENOMEM, "no memory for the activations' table");
+}
+
+enum status stage_open(struct stage *s, struct model *m, const struct tp_env *from,
+                       struct arena *state, struct arena *acts, int64_t positions)
+{
+    set_env(s, m, from);
+    s->end = (int)m->cfg->model.layers;
+    s->embeds = s->heads = 1;
+    TRY(open_slots(s, 1));
+    s->slot[0].acts = acts;
+    s->env.rope_table = &s->rope_table;
+    stage_use(s, 0);
+    return make_table(s, from, state, positions);
+}
+
+/* A slot's memory: all the room when planning, else its part. */
+static enum status slot_memory(struct stage *s, struct stage_slot *slot,
+                               const struct stage_run *run)
+{
+    void *p = NULL;
+
+    if (run->slot_bytes)
+        TRY(arena_take(run->acts, &p, run->slot_bytes));
+    slot->own =
+        run->slot_bytes ? arena_over("activations", p, run->slot_bytes) : arena_plan("activations");
+    slot->acts = &slot->own;
+    return run->put_off ? wgrad_later_open(&slot->later, (s->end - s->begin) * WGRAD_MAX) : ST_OK;
+}
+
+enum status stage_open_run(struct stage *s, struct model *m, const struct tp_env *from,
+                           struct arena *state, const struct stage_run *run, int64_t positions)
+{
+    set_env(s, m, from);
+    model_chunk(m, run->chunk, &s->begin, &s->end);
+    s->embeds = s->begin == 0;
+    s->heads = s->end == m->cfg->model.layers;
+    TRY(open_slots(s, run->slots));
+    for (int i = 0; i < run->slots; i++)
+        TRY(slot_memory(s, &s->slot[i], run));
+    s->env.rope_table = &s->rope_table;
+    stage_use(s, 0);
+    if (!run->table)
+        return make_table(s, from, state, positions);
+    s->rope_table = *run->table;
+    return ST_OK;
+}
+
 void stage_close(struct stage *s)
 {
-    free(s->block);
-    s->block = NULL;
-}
-
-/* [M, cols] token rows from the arena of activations. */
-static enum status take(struct stage *s, struct tensor *t, enum dtype dt, int64_t rows,
-                        int64_t cols, int32_t grains)
-{
-    void *p;
-
-    TRY(arena_take(s->acts, &p, (size_t)(rows * cols) * dtype_size(dt)));
-    *t = tensor_grained(tensor_view(p, dt, rows, cols), s->env.tp.samples, grains);
-    return ST_OK;
-}
-
-static enum status carve_stream(struct stage *s, struct tensor *t, int64_t m)
-{
-    const struct model_shape *sh = &s->model->shape;
-
-    return take(s, t, s->env.tp.act, m, sh->stream, sh->stream_grains);
-}
-
-/* Latents [M, n r_l] of one projection. */
-static enum status carve_latents(struct stage *s, struct proj_acts *a, int64_t m, int n)
-{
-    const struct model_shape *sh = &s->model->shape;
-    int32_t grains = sh->latent_grains > 1 ? n * sh->latent_grains : 1;
-
-    if (!s->env.strategy->low_rank)
-        return ST_OK;
-    return take(s, &a->z, s->env.tp.act, m, n * sh->latent_l, grains);
-}
-
-/* What recompute: bottleneck keeps beside the stream: latents and statistics. */
-static enum status carve_bottleneck(struct stage *s, struct block_acts *a, int64_t m)
-{
-    TRY(take(s, &a->qkv_a.s, s->model->params.wide, m, 1, 1));
-    TRY(take(s, &a->gate_up_a.s, s->model->params.wide, m, 1, 1));
-    TRY(carve_latents(s, &a->qkv_a, m, 3));
-    TRY(carve_latents(s, &a->wo_a, m, 1));
-    TRY(carve_latents(s, &a->gate_up_a, m, 2));
-    return carve_latents(s, &a->down_a, m, 1);
-}
-
-static enum status carve_attention(struct stage *s, struct block_acts *a,
-                                   const struct micro_batch *mb)
-{
-    const struct model_shape *sh = &s->model->shape;
-    int64_t m = mb->samples * mb->seq;
-    int64_t q = sh->heads_l * sh->head_dim, k = sh->kv_heads_l * sh->head_dim;
-
-    TRY(take(s, &a->qkv, s->env.tp.act, m, q + 2 * k, 1));
-    a->q = tensor_cols(&a->qkv, 0, q, sh->head_grains);
-    a->k = tensor_cols(&a->qkv, q, k, sh->head_grains);
-    a->v = tensor_cols(&a->qkv, q + k, k, sh->head_grains);
-    a->at = (struct attention){.batch = mb->samples,
-                               .seq = mb->seq,
-                               .kv_rows = mb->seq,
-                               .heads = sh->heads_l,
-                               .kv_heads = sh->kv_heads_l,
-                               .head_dim = sh->head_dim,
-                               .q = a->q,
-                               .k = a->k,
-                               .v = a->v};
-    TRY(take(s, &a->at.o, s->env.tp.act, m, q, sh->head_grains));
-    TRY(take(s, &a->at.lse, s->model->params.wide, m, sh->heads_l, 1));
-    if (!s->env.strategy->stream_cut && s->env.strategy->low_rank &&
-        sh->heads_l * sh->head_dim < sh->width)
-        TRY(take(s, &a->wo_a.xg, s->env.tp.act, m, sh->width, 1));
-    return ST_OK;
-}
-
-/* What recomputation makes again: all but the stream's entrances and the bottleneck. */
-static enum status carve_rest(struct stage *s, struct block_acts *a, const struct micro_batch *mb)
-{
-    const struct model_shape *sh = &s->model->shape;
-    int64_t m = mb->samples * mb->seq, f = sh->ffn_l;
-
-    TRY(carve_attention(s, a, mb));
-    TRY(carve_stream(s, &a->x1, m));
-    TRY(take(s, &a->gu, s->env.tp.act, m, 2 * f, 1));
-    a->gate = tensor_cols(&a->gu, 0, f, sh->ffn_grains);
-    a->up = tensor_cols(&a->gu, f, f, sh->ffn_grains);
-    return take(s, &a->f, s->env.tp.act, m, f, sh->ffn_grains);
-}
-
-/* Lays out all activations of a micro-batch. One set of `rest` serves all layers when they are
- * computed again; one of everything and two streams when nothing is kept. */
-static enum status carve(struct stage *s, const struct micro_batch *mb, int keep)
-{
-    enum recompute_kind mode = keep ? s->model->cfg->parallel.recompute : RECOMPUTE_BLOCK;
-    int64_t layers = s->model->cfg->model.layers, m = mb->samples * mb->seq;
-    struct block_acts shared = {0};
-    struct tensor x[2];
-
-    arena_release(s->acts, 0);
-    if (mode == RECOMPUTE_BLOCK)
-        TRY(carve_bottleneck(s, &shared, m));
-    if (mode != RECOMPUTE_NONE)
-        TRY(carve_rest(s, &shared, mb));
-    TRY(carve_stream(s, &x[0], m));
-    if (!keep)
-        TRY(carve_stream(s, &x[1], m));
-    for (int64_t i = 0; i < layers; i++) {
-        struct block_acts *a = &s->block[i];
-
-        *a = shared;
-        if (mode != RECOMPUTE_BLOCK)
-            TRY(carve_bottleneck(s, a, m));
-        if (mode == RECOMPUTE_NONE)
-            TRY(carve_rest(s, a, mb));
-        a->x0 = keep && i > 0 ? s->block[i - 1].x2 : x[keep ? 0 : i % 2];
-        if (keep)
-            TRY(carve_stream(s, &a->x2, m));
-        else
-            a->x2 = x[(i + 1) % 2];
+    for (int i = 0; s->slot && i < s->slots; i++) {
+        free(s->slot[i].block);
+        wgrad_later_close(&s->slot[i].later);
     }
-    s->x_end = s->block[layers - 1].x2;
-    return ST_OK;
+    free(s->slot);
+    s->slot = NULL;
+    s->block = NULL;
+    s->slots = 0;
+}
+
+size_t stage_slot_peak(const struct stage *s)
+{
+    size_t peak = 0;
+
+    for (int i = 0; i < s->slots; i++)
+        if (s->slot[i].acts->peak > peak)
+            peak = s->slot[i].acts->peak;
+    return peak;
+}
+
+void stage_use(struct stage *s, int slot)
+{
+    s->acts = s->slot[slot].acts;
+    s->block = s->slot[slot].block;
+    s->x_end = s->block[s->end - 1].x2;
 }
 
 static enum status forward_blocks(struct stage *s)
 {
-    for (int64_t i = 0; i < s->model->cfg->model.layers; i++)
+    for (int64_t i = s->begin; i < s->end; i++)
         TRY(block_forward(&s->env, &s->model->blocks[i], &s->block[i]));
     return ST_OK;
 }
 
 enum status stage_forward(struct stage *s, const struct micro_batch *mb, int keep)
 {
-    s->env.tp.samples = (int32_t)mb->samples;
-    TRY(carve(s, mb, keep));
-    TRY(s->env.strategy->embed_forward(&s->env.tp, &s->model->ends, &s->block[0].x0, &mb->tokens));
+    struct tensor *x = NULL;
+
+    if (s->embeds) {
+        TRY(stage_begin(s, mb, keep, &x));
+        TRY(s->env.strategy->embed_forward(&s->env.tp, &s->model->ends, x, &mb->tokens));
+    }
     TRY(forward_blocks(s));
-    if (PLANTED(PLANTED_RESIDUAL))
+    if (PLANTED(PLANTED_RESIDUAL) && s->heads)
         TRY(planted_subtract(s->env.tp.dev, &s->x_end,
                              &s->block[s->model->cfg->model.layers - 1].x1));
     return ST_OK;
@@ -182,10 +150,9 @@ enum status stage_forward(struct stage *s, const struct micro_batch *mb, int kee
 
 enum status stage_blocks_forward(struct stage *s, const struct micro_batch *mb, int embed)
 {
-    struct tensor *x = &s->block[0].x0;
+    struct tensor *x = NULL;
 
-    s->env.tp.samples = (int32_t)mb->samples;
-    TRY(carve(s, mb, 1));
+    TRY(stage_begin(s, mb, 1, &x));
     if (embed)
         TRY(s->env.strategy->embed_forward(&s->env.tp, &s->model->ends, x, &mb->tokens));
     return forward_blocks(s);
@@ -205,6 +172,12 @@ enum status stage_loss(struct stage *s, const struct micro_batch *mb)
     return run_head(s, mb, 0.0);
 }
 
+static enum status done(struct stage *s, int layer)
+{
+    FAIL_IF(s->env.tp.wgrad.n > 0, ST_EINTERNAL);
+    return s->watch ? s->watch->layer_done(s->watch->context, layer) : ST_OK;
+}
+
 /* Makes again what backward of layer i needs and forward did not keep. */
 static enum status recompute(struct stage *s, int64_t i)
 {
@@ -220,18 +193,48 @@ static enum status recompute(struct stage *s, int64_t i)
 
 static enum status take_gradient(struct stage *s)
 {
+    if (s->dx_memory) {
+        s->dx = s->x_end;
+        s->dx.data = s->dx_memory;
+        return ST_OK;
+    }
     return scratch_tokens(&s->env.tp, &s->dx, s->env.tp.act, s->x_end.rows, s->x_end.cols,
                           s->x_end.col_grains);
 }
 
 static enum status backward_blocks(struct stage *s)
 {
-    for (int64_t i = s->model->cfg->model.layers - 1; i >= 0; i--) {
+    for (int64_t i = s->end - 1; i >= s->begin; i--) {
         TRY(recompute(s, i));
         TRY(block_backward(&s->env, &s->model->blocks[i], &s->model->dblocks[i], &s->block[i],
                            &s->dx));
+        if (!s->env.tp.wgrad.later)
+            TRY(done(s, (int)i));
     }
     return ST_OK;
+}
+
+enum status stage_gradient(struct stage *s)
+{
+    FAIL_IF(!s->dx_memory, ST_EINTERNAL);
+    return take_gradient(s);
+}
+
+static enum status backward_head(struct stage *s, const struct micro_batch *mb)
+{
+    if (!s->heads)
+        return ST_OK;
+    TRY(take_gradient(s));
+    TRY(run_head(s, mb, mb->scale));
+    return done(s, (int)s->model->cfg->model.layers);
+}
+
+static enum status backward_embedding(struct stage *s, const struct micro_batch *mb)
+{
+    if (!s->embeds)
+        return ST_OK;
+    TRY(s->env.strategy->embed_backward(&s->env.tp, &s->model->dends, &s->dx, &mb->tokens));
+    return done(s, -1);
 }
 
 enum status stage_backward(struct stage *s, const struct micro_batch *mb,
@@ -241,11 +244,51 @@ enum status stage_backward(struct stage *s, const struct micro_batch *mb,
     size_t mark = arena_mark(env->scratch);
 
     env->plan = plan;
-    TRY(take_gradient(s));
-    TRY(run_head(s, mb, mb->scale));
+    TRY(backward_head(s, mb));
     TRY(backward_blocks(s));
-    TRY(s->env.strategy->embed_backward(env, &s->model->dends, &s->dx, &mb->tokens));
+    TRY(backward_embedding(s, mb));
     arena_release(env->scratch, mark);
+    return ST_OK;
+}
+
+static struct wgrad_later *later_of(struct stage *s)
+{
+    for (int i = 0; i < s->slots; i++)
+        if (s->slot[i].block == s->block)
+            return &s->slot[i].later;
+    return NULL;
+}
+
+/* Temporaries of the blocks go behind the slot's activations and stay: weight gradients read them.
+ * The head's and the embedding's weight gradients are not put off: the head's would keep the
+ * logits. */
+enum status stage_backward_input(struct stage *s, const struct micro_batch *mb,
+                                 const struct sample_plan *plan)
+{
+    struct tp_env *env = &s->env.tp;
+    struct arena *scratch = env->scratch;
+    size_t mark = arena_mark(scratch);
+    enum status st;
+
+    env->plan = plan;
+    TRY(backward_head(s, mb));
+    env->wgrad.later = later_of(s);
+    s->acts->keeps = 1;
+    env->scratch = s->acts;
+    st = backward_blocks(s);
+    env->scratch = scratch;
+    env->wgrad.later = NULL;
+    TRY(st);
+    TRY(backward_embedding(s, mb));
+    arena_release(scratch, mark);
+    return ST_OK;
+}
+
+enum status stage_backward_weight(struct stage *s, const struct sample_plan *plan)
+{
+    TRY(wgrad_later_run(later_of(s), s->env.tp.dev, plan));
+    for (int i = s->end - 1; i >= s->begin; i--)
+        TRY(done(s, i));
     return ST_OK;
 }
 

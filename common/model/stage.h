@@ -1,4 +1,4 @@
-/* The part of the model that one pipeline stage holds (so far: all of it), run on a micro-batch.
+/* A run of the model's blocks (all of them, or what a pipeline's stage holds), on a micro-batch.
  *
  * Activations are carved anew for each micro-batch from an arena that was sized before step 1.
  * What is kept from forward to backward follows parallel.recompute:
@@ -12,14 +12,34 @@
 
 #include "common/model/model.h"
 
+/* Where the activations of one micro-batch lie. */
+struct stage_slot {
+    struct arena *acts; /* carved anew for each micro-batch */
+    struct arena own;   /* acts, of a stage that was given memory for slots */
+    struct block_acts *block;
+    struct wgrad_later later; /* weight gradients that were put off */
+};
+
+/* Told that all gradients of a layer (as in struct param) are complete. */
+struct stage_watch {
+    enum status (*layer_done)(void *context, int layer);
+    void *context;
+};
+
 struct stage {
     struct model *model;
     struct block_env env;
-    struct arena *acts;
+    int begin, end;    /* its blocks                                                      */
+    int embeds, heads; /* it looks tokens up; it has the final norm and the head          */
+    struct stage_slot *slot;
+    int slots;
+    struct arena *acts;       /* of the slot in use                           */
+    struct block_acts *block; /* of the slot in use: one a layer of the model */
     struct tensor rope_table;
-    struct block_acts *block; /* one a layer */
-    struct tensor x_end;      /* the stream after the last block: [M, stream] */
-    struct tensor dx;         /* its gradient on the way back */
+    struct tensor x_end;             /* the stream after the last block: [M, stream] */
+    struct tensor dx;                /* its gradient on the way back                 */
+    void *dx_memory;                 /* where dx lies; NULL: in scratch              */
+    const struct stage_watch *watch; /* NULL: nobody wants to know                   */
 };
 
 /* One micro-batch. tokens, targets [M, 1] i32 of device memory; loss [M, 1] wide, out. */
@@ -35,14 +55,50 @@ enum status stage_open(struct stage *s, struct model *m, const struct tp_env *fr
                        struct arena *state, struct arena *acts, int64_t positions);
 void stage_close(struct stage *s);
 
-/* Forward of mb up to the stream before the head. keep: activations stay for stage_backward;
+/* What a stage of a pipeline is. */
+struct stage_run {
+    int chunk;                  /* of the model's part                                      */
+    int slots;                  /* micro-batches whose activations live at once             */
+    int put_off;                /* backward may be split: stage_backward_input              */
+    const struct tensor *table; /* the rotary table; NULL: take one, as stage_open does     */
+    struct arena *acts;         /* slots of slot_bytes each; not looked at when planning    */
+    size_t slot_bytes;          /* 0: planning                                              */
+};
+
+/* Sets up s over chunk run->chunk of m. Errors: ST_ENOMEM. */
+enum status stage_open_run(struct stage *s, struct model *m, const struct tp_env *from,
+                           struct arena *state, const struct stage_run *run, int64_t positions);
+
+/* Most bytes that a slot has needed: of a planning stage. */
+size_t stage_slot_peak(const struct stage *s);
+
+/* The calls that follow are about this slot's micro-batch. */
+void stage_use(struct stage *s, int slot);
+
+/* Lays out the activations of mb in the slot in use; *x is the stream [M, stream] that the first
+ * block reads: stage_forward of a stage that embeds nothing wants it filled. */
+enum status stage_begin(struct stage *s, const struct micro_batch *mb, int keep, struct tensor **x);
+
+/* Forward of mb up to the stream after the last block, x_end. A stage that embeds nothing wants
+ * stage_begin first and its stream filled. keep: activations stay for stage_backward;
  * otherwise two blocks' worth of memory serve all layers. Collective over TP. */
 enum status stage_forward(struct stage *s, const struct micro_batch *mb, int keep);
 
-/* Loss, gradients of everything; must follow stage_forward(keep) of the same micro-batch. Weight
- * gradients join by plan. Collective over TP. */
+/* Gradients of everything; must follow stage_forward(keep) of the same micro-batch. A stage with
+ * the head begins with the loss, another with the gradient of x_end in s->dx (stage_gradient);
+ * afterwards s->dx is that of the first stream. Weight gradients join by plan. Collective over
+ * TP. */
 enum status stage_backward(struct stage *s, const struct micro_batch *mb,
                            const struct sample_plan *plan);
+
+/* The same but for the weight gradients of blocks, which stage_backward_weight does later: until
+ * then the slot keeps their operands. Needs put_off; activations must have been kept whole. */
+enum status stage_backward_input(struct stage *s, const struct micro_batch *mb,
+                                 const struct sample_plan *plan);
+enum status stage_backward_weight(struct stage *s, const struct sample_plan *plan);
+
+/* Lays s->dx out like x_end, to be filled with its gradient; needs dx_memory. */
+enum status stage_gradient(struct stage *s);
 
 /* The blocks alone, for benchmarks: forward from the embedding of mb's tokens (looked up when
  * `embed` is set; else the stream that an earlier call left is used again), and backward from a

@@ -32,8 +32,7 @@ enum instruction_kind {
     INSTR_BACKWARD_WEIGHT, /* those                                                             */
     INSTR_SEND_BACKWARD,   /* the stream's gradient, to the run before                          */
     INSTR_REDUCE,          /* gradients over the replicas                                       */
-    INSTR_UPDATE,          /* norm, clip, optimiser                                             */
-    INSTR_END              /* in no list: where a run that goes on to its end would stop        */
+    INSTR_UPDATE           /* norm, clip, optimiser                                             */
 };
 
 struct instruction {

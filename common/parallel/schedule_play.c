@@ -98,7 +98,6 @@ static enum status play_one(struct player *p, int stage, const struct instructio
         return ST_OK;
     case INSTR_REDUCE:
     case INSTR_UPDATE:
-    case INSTR_END:
         return ST_OK;
     default:
         compute(p, stage, in);

@@ -1,5 +1,8 @@
 #include "common/parallel/wgrad.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 enum status wgrad_push(struct wgrad_queue *q, const struct tensor *dw, const struct tensor *dy,
                        const struct tensor *x)
 {
@@ -13,5 +16,34 @@ enum status wgrad_run(struct wgrad_queue *q, struct device *dev, const struct sa
     int n = q->n;
 
     q->n = 0;
+    if (q->later) {
+        FAIL_IF(q->later->n + n > q->later->room, ST_EINTERNAL);
+        memcpy(q->later->item + q->later->n, q->item, (size_t)n * sizeof *q->item);
+        q->later->n += n;
+        return ST_OK;
+    }
     return n ? op_weight_grad(dev, q->item, n, plan) : ST_OK;
+}
+
+enum status wgrad_later_open(struct wgrad_later *l, int n)
+{
+    *l = (struct wgrad_later){.item = calloc((size_t)n, sizeof *l->item), .room = n};
+    return l->item ? ST_OK : fail(ST_ENOMEM, "no memory to put off %d weight gradients", n);
+}
+
+void wgrad_later_close(struct wgrad_later *l)
+{
+    free(l->item);
+    *l = (struct wgrad_later){0};
+}
+
+enum status wgrad_later_run(struct wgrad_later *l, struct device *dev,
+                            const struct sample_plan *plan)
+{
+    int n = l->n;
+
+    l->n = 0;
+    for (int i = 0; i < n; i += WGRAD_MAX)
+        TRY(op_weight_grad(dev, l->item + i, n - i < WGRAD_MAX ? n - i : WGRAD_MAX, plan));
+    return ST_OK;
 }

@@ -1,7 +1,9 @@
 /* Weight gradients that wait for a good moment.
  *
  * A backward pass needs input gradients at once and weight gradients some time: they are queued
- * and run while a collective flies, or at the latest when their operands' scratch is released.
+ * and run while a collective flies, or at the latest when their operands' scratch is released. A
+ * pipeline that splits backward puts them off further, to a list of the micro-batch's own; their
+ * operands then lie in memory that is not released (arena: keeps).
  */
 #ifndef COMMON_PARALLEL_WGRAD_H
 #define COMMON_PARALLEL_WGRAD_H
@@ -10,16 +12,30 @@
 
 enum { WGRAD_MAX = 16 };
 
+struct wgrad_later {
+    struct weight_grad *item; /* owned */
+    int n, room;
+};
+
 struct wgrad_queue {
     struct weight_grad item[WGRAD_MAX];
     int n;
+    struct wgrad_later *later; /* NULL: nothing is put off */
 };
 
 /* Queues dw += dy' x; the operands must live until wgrad_run. Errors: ST_EINTERNAL when full. */
 enum status wgrad_push(struct wgrad_queue *q, const struct tensor *dw, const struct tensor *dy,
                        const struct tensor *x);
 
-/* Runs and empties the queue, joining by plan. */
+/* Empties the queue: runs what is in it, joining by plan, or puts it off. */
 enum status wgrad_run(struct wgrad_queue *q, struct device *dev, const struct sample_plan *plan);
+
+/* Room for n products. Errors: ST_ENOMEM. */
+enum status wgrad_later_open(struct wgrad_later *l, int n);
+void wgrad_later_close(struct wgrad_later *l);
+
+/* Runs and empties the list, joining by plan. */
+enum status wgrad_later_run(struct wgrad_later *l, struct device *dev,
+                            const struct sample_plan *plan);
 
 #endif

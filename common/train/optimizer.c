@@ -1,48 +1,77 @@
 #include "common/train/optimizer.h"
 
 #include "common/backend/planted.h"
+#include "common/train/reduce.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static int local_grains(const struct model *m, const struct param *row)
+/* ---- opening ---- */
+
+static int counts(const struct optimizer *o, const struct piece *piece)
 {
-    return row->cut == CUT_NONE ? 0 : row->grains / m->tp_size;
+    return pieces_mine(o->pieces, piece) && !o->model->params.item[piece->item].copy;
+}
+
+/* How often what is whole stands in the table. */
+static int copies(const struct optimizer *o)
+{
+    return PLANTED(PLANTED_NORM_COPIES) ? o->model->tp_size : 1;
+}
+
+static void add_entry(struct optimizer *o, int *n, const struct piece *piece, int64_t entry)
+{
+    struct optimizer_run *last = &o->run[o->runs - 1];
+
+    o->piece[*n] = piece->g;
+    if (o->runs > 0 && last->entry + last->n == entry)
+        last->n++;
+    else
+        o->run[o->runs++] = (struct optimizer_run){.entry = entry, .first = *n, .n = 1};
+    (*n)++;
 }
 
 /* Gradient i of a parameter: the joined one; g2 has been added to g by then. */
-static void list_pieces(struct optimizer *o)
+static void list_runs(struct optimizer *o)
 {
-    const struct params *p = &o->model->params;
+    const struct pieces *s = o->pieces;
     int n = 0;
 
-    for (int32_t g = 0; g < o->model->shape.grains; g++)
-        for (int i = 0; i < p->n; i++)
-            if (g < local_grains(o->model, &p->item[i]))
-                o->piece[n++] = param_grain(&p->item[i], &p->item[i].g, g);
-    o->cut = n;
-    for (int copy = 0; copy < (PLANTED(PLANTED_NORM_COPIES) ? o->model->tp_size : 1); copy++)
-        for (int i = 0; i < p->n; i++)
-            if (p->item[i].cut == CUT_NONE)
-                o->piece[n++] = p->item[i].g;
-    o->whole = n - o->cut;
+    for (int c = 0; c < copies(o); c++)
+        for (int i = 0; i < s->n; i++) {
+            const struct piece *piece = &s->item[i];
+
+            if (counts(o, piece) && (c == 0 || piece->entry >= o->cut))
+                add_entry(o, &n, piece, piece->entry + c * o->model->params.all_whole);
+        }
+}
+
+static struct adamw_item item_of_row(const struct param *row)
+{
+    return (struct adamw_item){.w = row->w,
+                               .master = row->master,
+                               .m = row->m,
+                               .v = row->v,
+                               .g = row->g,
+                               .decay = row->decay};
 }
 
 static void list_items(struct optimizer *o)
 {
     const struct params *p = &o->model->params;
+    const struct pieces *s = o->pieces;
 
-    for (int i = 0; i < p->n; i++) {
-        const struct param *row = &p->item[i];
-
-        o->item[i] = (struct adamw_item){.w = row->w,
-                                         .master = row->master,
-                                         .m = row->m,
-                                         .v = row->v,
-                                         .g = row->g,
-                                         .decay = row->decay};
-    }
+    for (int i = 0; !s->sharded && i < p->n; i++)
+        o->item[o->items++] = item_of_row(&p->item[i]);
+    for (int i = 0; s->sharded && i < s->n; i++)
+        if (pieces_mine(s, &s->item[i]))
+            o->item[o->items++] = (struct adamw_item){.w = s->item[i].w,
+                                                      .master = s->item[i].master,
+                                                      .m = s->item[i].m,
+                                                      .v = s->item[i].v,
+                                                      .g = s->item[i].g,
+                                                      .decay = p->item[s->item[i].item].decay};
 }
 
 static enum status take(struct arena *a, struct tensor *t, int64_t rows)
@@ -54,74 +83,102 @@ static enum status take(struct arena *a, struct tensor *t, int64_t rows)
     return ST_OK;
 }
 
-enum status optimizer_open(struct optimizer *o, struct model *m, struct arena *state)
+static enum status make_room(struct optimizer *o)
+{
+    size_t most = (size_t)o->pieces->n * (size_t)copies(o) + (size_t)o->model->params.n;
+
+    o->piece = calloc(most, sizeof *o->piece);
+    o->run = calloc(most, sizeof *o->run);
+    o->item = calloc(most, sizeof *o->item);
+    o->left = calloc((size_t)o->pieces->buckets, sizeof *o->left);
+    o->begun = calloc((size_t)o->pieces->buckets, sizeof *o->begun);
+    if (!o->piece || !o->run || !o->item || !o->left || !o->begun)
+        return fail(ST_ENOMEM, "no memory for the optimiser's tables of %zu entries", most);
+    return ST_OK;
+}
+
+enum status optimizer_open(struct optimizer *o, struct model *m, struct pieces *pieces,
+                           const struct optimizer_groups *on, struct arena *state,
+                           struct arena *grads)
 {
     const struct params *p = &m->params;
-    size_t copies = PLANTED(PLANTED_NORM_COPIES) ? (size_t)m->tp_size : 0;
-    size_t most = (size_t)p->n * ((size_t)m->shape.grains + copies);
 
     memset(o, 0, sizeof *o);
     o->model = m;
-    o->piece = calloc(most, sizeof *o->piece);
-    o->item = calloc((size_t)p->n, sizeof *o->item);
-    if (!o->piece || !o->item)
-        return fail(ST_ENOMEM, "no memory for the optimiser's tables of %zu entries", most);
-    list_pieces(o);
+    o->pieces = pieces;
+    o->on = *on;
+    TRY(make_room(o));
+    o->cut = (int64_t)m->shape.grains * p->all_cut;
+    o->whole = (int64_t)p->all_whole * copies(o);
+    list_runs(o);
     list_items(o);
     o->exact = m->cfg->parallel.layout_exact && !PLANTED(PLANTED_TIED_ORDER);
-    o->flat = tensor_view(p->item[0].g.data, p->wide, 1,
-                          (int64_t)((o->exact ? p->plane : p->flat) / dtype_size(p->wide)));
-    TRY(take(state, &o->table, (int64_t)o->cut * m->tp_size + o->whole));
-    TRY(take(state, &o->mine, o->cut));
-    return take(state, &o->norm_scale, 2);
+    TRY(take(state, &o->table, o->cut * m->tp_size + o->whole));
+    TRY(take(state, &o->mine, o->cut + o->whole));
+    TRY(take(state, &o->norm_scale, 2));
+    return pieces->sharded ? reduce_open(o, grads) : ST_OK;
 }
 
 void optimizer_close(struct optimizer *o)
 {
     free(o->piece);
+    free(o->run);
     free(o->item);
-    o->piece = NULL;
-    o->item = NULL;
+    free(o->left);
+    free(o->begun);
+    memset(o, 0, sizeof *o);
 }
 
-enum status optimizer_join_tied(struct optimizer *o, struct device *dev)
-{
-    struct params *p = &o->model->params;
+/* ---- norm ---- */
 
-    for (int i = 0; i < p->n; i++)
-        if (p->item[i].twice)
-            TRY(op_add(dev, &p->item[i].g, &p->item[i].g, &p->item[i].g2));
-    return ST_OK;
+static int size_of(const struct comm *c)
+{
+    return c ? c->size : 1;
 }
 
-/* Exact: one replica joins two sums over all samples, so that several must sum both first. */
-enum status optimizer_reduce(struct optimizer *o, struct device *dev, struct comm *dp)
+/* table = every TP rank's entries, and what is whole once. */
+static enum status gather(struct optimizer *o, struct device *dev)
 {
-    if (!o->exact)
-        TRY(optimizer_join_tied(o, dev));
-    if (dp->size > 1) {
-        ledger_for(dp->ledger, LEDGER_DP);
-        TRY(comm_all_reduce(dp, &o->flat, 1));
-    }
-    return o->exact ? optimizer_join_tied(o, dev) : ST_OK;
-}
-
-enum status optimizer_norm(struct optimizer *o, struct device *dev, struct comm *tp, double limit)
-{
-    struct tensor gathered = tensor_rows(&o->table, 0, (int64_t)o->cut * tp->size, 1);
+    int tp = o->on.tp->size;
+    struct tensor cut = tensor_rows(&o->mine, 0, o->cut, 1);
+    struct tensor gathered = tensor_rows(&o->table, 0, o->cut * tp, 1);
     struct tensor tail = tensor_rows(&o->table, gathered.rows, o->whole, 1);
+    struct tensor whole = tensor_rows(&o->mine, o->cut, o->whole, 1);
 
-    if (o->cut && tp->size > 1) {
-        TRY(op_sumsq(dev, &o->mine, o->piece, o->cut));
-        ledger_for(tp->ledger, LEDGER_NORM2);
-        TRY(comm_all_gather(tp, &gathered, &o->mine));
+    if (o->cut && tp > 1) {
+        ledger_for(o->on.tp->ledger, LEDGER_NORM2);
+        TRY(comm_all_gather(o->on.tp, &gathered, &cut));
     } else if (o->cut) {
-        TRY(op_sumsq(dev, &gathered, o->piece, o->cut));
+        TRY(op_convert(dev, &gathered, &cut));
     }
-    if (o->whole)
-        TRY(op_sumsq(dev, &tail, o->piece + o->cut, o->whole));
+    return o->whole ? op_convert(dev, &tail, &whole) : ST_OK;
+}
+
+/* Adds the tables of a group, of which at most one has more than zero in an entry. */
+static enum status join(struct optimizer *o, struct comm *c)
+{
+    if (size_of(c) == 1)
+        return ST_OK;
+    ledger_for(c->ledger, LEDGER_NORM2);
+    return comm_all_reduce(c, &o->table, 1);
+}
+
+enum status optimizer_norm(struct optimizer *o, struct device *dev, double limit)
+{
+    for (int i = 0; i < o->runs; i++) {
+        struct tensor t = tensor_rows(&o->mine, o->run[i].entry, o->run[i].n, 1);
+
+        TRY(op_sumsq(dev, &t, o->piece + o->run[i].first, o->run[i].n));
+    }
+    TRY(gather(o, dev));
+    if (o->pieces->sharded)
+        TRY(join(o, o->on.dp));
+    if (!PLANTED(PLANTED_STAGE_NORM))
+        TRY(join(o, o->on.pp));
     return op_clip(dev, &o->norm_scale, &o->table, limit);
 }
+
+/* ---- update ---- */
 
 /* b^t by repeated squaring: the same bits with any C library. */
 static double power(double b, int64_t t)
@@ -145,5 +202,6 @@ enum status optimizer_update(struct optimizer *o, struct device *dev, int64_t t,
                               .bias1 = 1.0 - power(c->beta1, t),
                               .bias2 = 1.0 - power(c->beta2, t)};
 
-    return op_adamw(dev, o->item, o->model->params.n, &step, &o->norm_scale);
+    TRY(op_adamw(dev, o->item, o->items, &step, &o->norm_scale));
+    return o->pieces->sharded ? reduce_share_weights(o, dev) : ST_OK;
 }

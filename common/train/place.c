@@ -36,14 +36,81 @@ static int threads(const struct config *cfg, const struct host *job)
     return cores > ranks ? (int)(cores / ranks) : 1;
 }
 
-static enum status open_groups(struct place *p, const struct config *cfg)
+struct mesh place_mesh(const struct config *cfg, const struct host *job)
 {
-    int rank = host_rank(p->job), tp = (int)cfg->parallel.tp;
+    const struct config_parallel *p = &cfg->parallel;
 
-    TRY(host_split(&p->at.tp_host, p->job, rank / tp, rank % tp));
-    TRY(host_split(&p->at.dp_host, p->job, rank % tp, rank / tp));
-    TRY(comm_create(&p->at.tp, p->at.dev, p->at.tp_host, &p->ledger));
-    return comm_create(&p->at.dp, p->at.dev, p->at.dp_host, &p->ledger);
+    return mesh_at(host_rank(job), (int)p->tp, (int)p->dp, (int)p->pp);
+}
+
+/* n communicators over the ranks of one colour; a negative colour joins none. */
+static enum status open_comms(struct step_place *at, struct host *job, int colour, int key,
+                              struct comm **c, int n)
+{
+    struct host *group;
+    enum status st = ST_OK;
+
+    TRY(host_split(&group, job, colour, key));
+    for (int i = 0; group && st == ST_OK && i < n; i++)
+        st = comm_create(&c[i], at->dev, group, at->ledger);
+    host_free(group);
+    return st;
+}
+
+/* The edges of the ring of stages, one after another; all ranks take part in each. */
+static enum status open_edges(struct step_place *at, const struct config *cfg, struct host *job,
+                              const struct mesh *m)
+{
+    int round = cfg->parallel.virtual_stages > 1, pipe = m->dp_rank * m->tp + m->tp_rank;
+
+    for (int e = 0; e < m->pp - !round; e++) {
+        int begins = m->pp_rank == e, ends = m->pp_rank == (e + 1) % m->pp;
+
+        TRY(open_comms(at, job, begins || ends ? pipe : -1, ends,
+                       begins ? at->edges.next : at->edges.prev, PIPE_DIRECTIONS));
+    }
+    return ST_OK;
+}
+
+static enum status open_pipeline(struct step_place *at, const struct config *cfg, struct host *job,
+                                 const struct mesh *m)
+{
+    int pipe = m->dp_rank * m->tp + m->tp_rank;
+    int end = m->pp_rank == 0 || m->pp_rank == m->pp - 1;
+
+    if (m->pp == 1)
+        return ST_OK;
+    TRY(host_split(&at->pp_host, job, pipe, m->pp_rank));
+    TRY(comm_create(&at->pp, at->dev, at->pp_host, at->ledger));
+    if (cfg->model.tied)
+        TRY(open_comms(at, job, end ? pipe : -1, m->pp_rank, &at->ends, 1));
+    return open_edges(at, cfg, job, m);
+}
+
+enum status place_groups_open(struct step_place *at, const struct config *cfg, struct host *job)
+{
+    struct mesh m = place_mesh(cfg, job);
+
+    TRY(host_split(&at->tp_host, job, m.pp_rank * m.dp + m.dp_rank, m.tp_rank));
+    TRY(host_split(&at->dp_host, job, m.pp_rank * m.tp + m.tp_rank, m.dp_rank));
+    TRY(comm_create(&at->tp, at->dev, at->tp_host, at->ledger));
+    TRY(comm_create(&at->dp, at->dev, at->dp_host, at->ledger));
+    return open_pipeline(at, cfg, job, &m);
+}
+
+void place_groups_close(struct step_place *at)
+{
+    for (int d = 0; d < PIPE_DIRECTIONS; d++) {
+        comm_destroy(at->edges.next[d]);
+        comm_destroy(at->edges.prev[d]);
+    }
+    comm_destroy(at->ends);
+    comm_destroy(at->pp);
+    comm_destroy(at->tp);
+    comm_destroy(at->dp);
+    host_free(at->tp_host);
+    host_free(at->dp_host);
+    host_free(at->pp_host);
 }
 
 enum status place_open(struct place *p, const struct config *cfg, struct host *job)
@@ -57,11 +124,12 @@ enum status place_open(struct place *p, const struct config *cfg, struct host *j
 
     memset(p, 0, sizeof *p);
     p->job = job;
+    p->mesh = place_mesh(cfg, job);
     p->at.ledger = &p->ledger;
     TRY(place_backend(&be, cfg));
     st = host_agree(job, device_open(&p->at.dev, be, &opt));
     if (st == ST_OK)
-        st = open_groups(p, cfg);
+        st = place_groups_open(&p->at, cfg, job);
     if (st != ST_OK)
         place_close(p);
     return st;
@@ -69,10 +137,7 @@ enum status place_open(struct place *p, const struct config *cfg, struct host *j
 
 void place_close(struct place *p)
 {
-    comm_destroy(p->at.tp);
-    comm_destroy(p->at.dp);
-    host_free(p->at.tp_host);
-    host_free(p->at.dp_host);
+    place_groups_close(&p->at);
     device_close(p->at.dev);
     memset(&p->at, 0, sizeof p->at);
 }

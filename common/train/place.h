@@ -1,6 +1,6 @@
 /* Where a job runs: its device, its groups of ranks, its communicators, its ledger.
  *
- * Ranks of the job are numbered tp fastest: rank = dp_rank * tp + tp_rank.
+ * Ranks of the job are numbered as parallel/mesh.h says.
  */
 #ifndef COMMON_TRAIN_PLACE_H
 #define COMMON_TRAIN_PLACE_H
@@ -11,6 +11,7 @@
 struct place {
     struct host *job;     /* borrowed */
     struct step_place at; /* device, communicators, host groups, ledger: what a step borrows */
+    struct mesh mesh;     /* where this rank stands                                           */
     struct ledger ledger;
     double peak; /* measured rate of large products, FLOP/s of all ranks; 0: not measured */
 };
@@ -20,6 +21,14 @@ enum status place_backend(const struct backend **be, const struct config *cfg);
 
 /* The wide type of a configuration: DT_F64 under fp64, else DT_F32. */
 enum dtype place_wide(const struct config *cfg);
+
+/* Where this rank of the job stands. */
+struct mesh place_mesh(const struct config *cfg, const struct host *job);
+
+/* Opens the groups and communicators of this rank at at->dev, over the ranks of `job`; at->dev and
+ * at->ledger must be set. Collective over job. Errors: ST_ECOMM. */
+enum status place_groups_open(struct step_place *at, const struct config *cfg, struct host *job);
+void place_groups_close(struct step_place *at);
 
 /* Opens device, groups and communicators for a resolved, validated configuration. Collective over
  * the job. Errors: ST_EDEVICE, ST_ECOMM. */

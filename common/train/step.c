@@ -1,160 +1,19 @@
 #include "common/train/step.h"
 
 #include "common/backend/planted.h"
-#include "common/backend/record.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- opening ---- */
-
-static int64_t local_samples(const struct step *s)
+static int is_last(const struct step *s)
 {
-    return s->end - s->begin;
+    return step_stage(s) == step_stages(s) - 1;
 }
-
-/* The most samples that a replica may have. */
-static int64_t share_room(const struct step *s)
-{
-    return (s->cfg->train.batch + s->at.dp->size - 1) / s->at.dp->size;
-}
-
-static void set_share(struct step *s)
-{
-    const struct config *c = s->cfg;
-
-    sample_share(c->train.batch, s->at.dp->rank, s->at.dp->size, &s->begin, &s->end);
-    s->micro = c->train.micro_batch ? c->train.micro_batch : local_samples(s);
-    if (s->micro > local_samples(s))
-        s->micro = local_samples(s);
-    s->positions = c->train.seq;
-}
-
-static enum status batch_tensor(struct step *s, struct tensor *t, enum dtype dt)
-{
-    int64_t rows = local_samples(s) * s->cfg->train.seq;
-    void *p;
-
-    TRY(arena_take(&s->batch, &p, (size_t)rows * dtype_size(dt)));
-    *t = tensor_view(p, dt, rows, 1);
-    return ST_OK;
-}
-
-static enum status carve_batch(struct step *s)
-{
-    size_t rows = (size_t)(local_samples(s) * s->cfg->train.seq);
-
-    TRY(batch_tensor(s, &s->tokens, DT_I32));
-    TRY(batch_tensor(s, &s->targets, DT_I32));
-    TRY(batch_tensor(s, &s->loss, s->at.dev->wide));
-    s->host_loss = malloc(rows * dtype_size(s->at.dev->wide));
-    s->sample_loss = calloc((size_t)(s->cfg->train.batch + (s->at.dp->size + 1) * share_room(s)),
-                            sizeof *s->sample_loss);
-    if (!s->host_loss || !s->sample_loss)
-        return fail(ST_ENOMEM, "no memory for the losses of %zu tokens", rows);
-    return ST_OK;
-}
-
-static enum status arena_open(struct step *s, struct arena *a, const char *name, size_t bytes)
-{
-    void *p;
-
-    if (s->planned) {
-        *a = arena_plan(name);
-        return ST_OK;
-    }
-    TRY(device_alloc(s->at.dev, &p, bytes ? bytes : ARENA_ALIGN));
-    *a = arena_over(name, p, bytes);
-    return device_zero(s->at.dev, p, bytes); /* touched once, now, not in the first steps */
-}
-
-static enum status arenas_open(struct step *s)
-{
-    TRY(arena_open(s, &s->state, "weights and optimiser", s->memory.state));
-    TRY(arena_open(s, &s->grads, "gradients", s->memory.grads));
-    TRY(arena_open(s, &s->acts, "activations", s->memory.acts));
-    TRY(arena_open(s, &s->scratch, "scratch", s->memory.scratch));
-    TRY(arena_open(s, &s->batch, "batch", s->memory.batch));
-    if (s->planned)
-        return ST_OK;
-    TRY(comm_reserve(s->at.tp, s->memory.tp_staging));
-    return comm_reserve(s->at.dp, s->memory.dp_staging);
-}
-
-static enum status build(struct step *s)
-{
-    const struct config *c = s->cfg;
-    int exact = c->parallel.layout_exact;
-    struct schedule_shape shape = {.order = ORDER_1F1B,
-                                   .stages = 1,
-                                   .chunks = 1,
-                                   .micro_batches =
-                                       (int)((local_samples(s) + s->micro - 1) / s->micro)};
-    struct tp_env env = {
-        .dev = s->at.dev, .tp = s->at.tp, .ledger = s->at.ledger, .scratch = &s->scratch};
-
-    TRY(arenas_open(s));
-    TRY(model_open(&s->model, c, s->at.tp->rank, s->at.tp->size, s->at.dev->wide));
-    TRY(params_carve(&s->model.params, &s->state, s->training));
-    if (s->training)
-        TRY(params_carve_grads(&s->model.params, &s->grads,
-                               sample_slots(s->begin, s->end, s->micro, exact)));
-    TRY(stage_open(&s->stage, &s->model, &env, &s->state, &s->acts, s->positions));
-    if (s->training)
-        TRY(optimizer_open(&s->optimizer, &s->model, &s->state));
-    TRY(carve_batch(s));
-    return schedule_open(&s->schedule, &shape);
-}
-
-enum status step_open(struct step *s, const struct config *cfg, const struct step_place *at,
-                      const struct step_memory *memory, int training)
-{
-    enum status st;
-
-    memset(s, 0, sizeof *s);
-    s->cfg = cfg;
-    s->at = *at;
-    s->training = training;
-    s->planned = memory == NULL;
-    if (memory)
-        s->memory = *memory;
-    set_share(s);
-    st = build(s);
-    if (st != ST_OK)
-        step_close(s);
-    return st;
-}
-
-void step_close(struct step *s)
-{
-    struct arena *arenas[] = {&s->state, &s->grads, &s->acts, &s->scratch, &s->batch};
-
-    optimizer_close(&s->optimizer);
-    stage_close(&s->stage);
-    model_close(&s->model);
-    schedule_close(&s->schedule);
-    free(s->host_loss);
-    free(s->sample_loss);
-    s->host_loss = NULL;
-    s->sample_loss = NULL;
-    for (size_t i = 0; i < sizeof arenas / sizeof *arenas; i++) {
-        if (!s->planned && arenas[i]->base)
-            device_release(s->at.dev, arenas[i]->base);
-        arenas[i]->base = NULL;
-    }
-}
-
-enum status step_init(struct step *s)
-{
-    return params_init(&s->model.params, s->at.dev, (uint64_t)s->cfg->train.seed);
-}
-
-/* ---- running ---- */
 
 static struct micro_batch micro_batch(struct step *s, int index, double scale)
 {
-    int64_t first = index * s->micro, left = local_samples(s) - first;
+    int64_t first = index * s->micro, left = step_samples(s) - first;
     int64_t samples = left < s->micro ? left : s->micro, seq = s->cfg->train.seq;
     struct micro_batch mb = {.samples = samples, .seq = seq, .scale = scale};
 
@@ -180,7 +39,7 @@ static enum status sample_losses(struct step *s, double *out)
 
     TRY(device_download(s->at.dev, s->host_loss, s->loss.data,
                         (size_t)tensor_count(&s->loss) * dtype_size(wide)));
-    for (int64_t i = 0; i < local_samples(s); i++) {
+    for (int64_t i = 0; i < step_samples(s); i++) {
         out[i] = 0.0;
         for (int64_t j = 0; j < seq; j++)
             out[i] += dtype_load(s->host_loss, wide, i * seq + j);
@@ -188,62 +47,113 @@ static enum status sample_losses(struct step *s, double *out)
     return ST_OK;
 }
 
-/* The loss of the global batch: samples added in their order, whoever computed them. */
-static enum status total_loss(struct step *s, double *sum)
+/* The losses of all samples, from the ranks of the last stage that computed them. */
+static enum status gather_losses(struct step *s)
 {
     int dp = s->at.dp->size;
-    int64_t room = share_room(s), begin, end;
+    int64_t room = step_room(s), begin, end;
     double *all = s->sample_loss + s->cfg->train.batch, *mine = all + dp * room;
 
     TRY(sample_losses(s, mine));
     if (dp > 1 && s->at.dp_host)
         TRY(host_gather(s->at.dp_host, all, mine, (size_t)room * sizeof *mine));
     else
-        memcpy(all, mine, (size_t)local_samples(s) * sizeof *mine);
-    *sum = 0.0;
+        memcpy(all, mine, (size_t)step_samples(s) * sizeof *mine);
     for (int r = 0; r < dp; r++) {
         sample_share(s->cfg->train.batch, r, dp, &begin, &end);
         for (int64_t i = begin; i < end; i++)
-            *sum += s->sample_loss[i] = all[r * room + i - begin];
+            s->sample_loss[i] = all[r * room + i - begin];
     }
+    return ST_OK;
+}
+
+/* The loss of the global batch: samples added in their order, whoever computed them. */
+static enum status total_loss(struct step *s, double *sum)
+{
+    size_t bytes = (size_t)s->cfg->train.batch * sizeof *s->sample_loss;
+
+    if (is_last(s))
+        TRY(gather_losses(s));
+    if (s->at.pp_host)
+        TRY(host_broadcast(s->at.pp_host, s->sample_loss, bytes, step_stages(s) - 1));
+    *sum = 0.0;
+    for (int64_t i = 0; i < s->cfg->train.batch; i++)
+        *sum += s->sample_loss[i];
     return ST_OK;
 }
 
 static enum status update(struct step *s, int64_t t, double lr)
 {
-    TRY(optimizer_norm(&s->optimizer, s->at.dev, s->at.tp, s->cfg->train.clip));
+    TRY(optimizer_norm(&s->optimizer, s->at.dev, s->cfg->train.clip));
     return optimizer_update(&s->optimizer, s->at.dev, t, lr);
 }
 
-static enum status run(struct step *s, const struct instruction *in, double scale, int64_t t,
-                       double lr)
+/* keep: backward follows. */
+static enum status run_forward(struct step *s, const struct instruction *in, int keep)
 {
-    struct micro_batch mb = micro_batch(s, in->micro, scale);
+    struct stage *chunk = &s->chunk[in->chunk];
+    struct micro_batch mb = micro_batch(s, in->micro, 0.0);
+    struct tensor *x;
 
+    stage_use(chunk, in->slot);
     switch (in->kind) {
+    case INSTR_RECV_FORWARD:
+        TRY(stage_begin(chunk, &mb, keep, &x));
+        return pipe_receive(&s->pipe, x, PIPE_FORWARD);
     case INSTR_FORWARD:
-        return stage_forward(&s->stage, &mb, 1);
-    case INSTR_BACKWARD:
-        sample_plan_next(&s->plan, &s->tree, mb.samples);
-        s->plan.plane = (int64_t)s->model.params.plane;
-        return stage_backward(&s->stage, &mb, &s->plan);
-    case INSTR_REDUCE:
-        return optimizer_reduce(&s->optimizer, s->at.dev, s->at.dp);
-    case INSTR_UPDATE:
-        return update(s, t, lr);
+        TRY(stage_forward(chunk, &mb, keep));
+        return !keep && chunk->heads ? stage_loss(chunk, &mb) : ST_OK;
     default:
-        break;
+        return pipe_send(&s->pipe, s->at.dev, &chunk->x_end, PIPE_FORWARD);
     }
-    return ST_EINTERNAL;
 }
 
-/* Runs the instructions up to (not including) the first of kind `stop`. */
-static enum status run_until(struct step *s, enum instruction_kind stop, double scale, int64_t t,
-                             double lr)
+static enum status run_backward(struct step *s, const struct instruction *in, double scale)
 {
-    sample_tree_start(&s->tree, s->begin, s->end, s->cfg->parallel.layout_exact);
-    for (int i = 0; i < s->schedule.n && s->schedule.list[i].kind != stop; i++)
-        TRY(run(s, &s->schedule.list[i], scale, t, lr));
+    struct stage *chunk = &s->chunk[in->chunk];
+    struct micro_batch mb = micro_batch(s, in->micro, scale);
+    const struct sample_plan *plan = &s->plan[in->micro];
+
+    stage_use(chunk, in->slot);
+    chunk->watch = s->reducing && in->micro == s->micro_batches - 1 ? &s->watch : NULL;
+    switch (in->kind) {
+    case INSTR_RECV_BACKWARD:
+        TRY(stage_gradient(chunk));
+        return pipe_receive(&s->pipe, &chunk->dx, PIPE_BACKWARD);
+    case INSTR_BACKWARD:
+        return stage_backward(chunk, &mb, plan);
+    case INSTR_BACKWARD_INPUT:
+        return stage_backward_input(chunk, &mb, plan);
+    case INSTR_BACKWARD_WEIGHT:
+        return stage_backward_weight(chunk, plan);
+    default:
+        return pipe_send(&s->pipe, s->at.dev, &chunk->dx, PIPE_BACKWARD);
+    }
+}
+
+/* All forward and backward passes of a list. scale 0: an evaluation. */
+static enum status run_passes(struct step *s, const struct schedule *list, double scale)
+{
+    for (int i = 0; i < list->n; i++) {
+        const struct instruction *in = &list->list[i];
+
+        if (in->kind <= INSTR_SEND_FORWARD)
+            TRY(run_forward(s, in, scale != 0.0));
+        else if (in->kind < INSTR_REDUCE)
+            TRY(run_backward(s, in, scale));
+    }
+    return pipe_flush(&s->pipe);
+}
+
+/* What follows the passes. */
+static enum status run_end(struct step *s, int64_t t, double lr)
+{
+    for (int i = 0; i < s->schedule.n; i++) {
+        if (s->schedule.list[i].kind == INSTR_REDUCE)
+            TRY(optimizer_reduce(&s->optimizer, s->at.dev));
+        if (s->schedule.list[i].kind == INSTR_UPDATE)
+            TRY(update(s, t, lr));
+    }
     return ST_OK;
 }
 
@@ -257,7 +167,10 @@ enum status step_train(struct step *s, const int32_t *tokens, const int32_t *tar
     TRY(upload(s, tokens, targets));
     if (PLANTED(PLANTED_RANK_MEANS))
         scale = 1.0 / (double)(planted_valid(targets, s->tokens.rows) * s->at.dp->size);
-    TRY(run_until(s, (enum instruction_kind) - 1, scale, t, lr));
+    optimizer_start(&s->optimizer);
+    s->reducing = 1;
+    TRY(run_passes(s, &s->schedule, scale));
+    TRY(run_end(s, t, lr));
     TRY(total_loss(s, &sum));
     TRY(device_download(s->at.dev, norm_scale, s->optimizer.norm_scale.data, sizeof norm_scale));
     *r = (struct step_result){.loss = sum / (double)valid,
@@ -273,7 +186,8 @@ enum status step_gradients(struct step *s, const int32_t *tokens, const int32_t 
     if (valid < 1)
         return fail(ST_EFORMAT, "a batch has no target to learn from: every one is padding");
     TRY(upload(s, tokens, targets));
-    TRY(run_until(s, INSTR_REDUCE, 1.0 / (double)valid, 0, 0.0));
+    s->reducing = 0;
+    TRY(run_passes(s, &s->schedule, 1.0 / (double)valid));
     TRY(optimizer_join_tied(&s->optimizer, s->at.dev));
     return total_loss(s, loss_sum);
 }
@@ -281,79 +195,7 @@ enum status step_gradients(struct step *s, const int32_t *tokens, const int32_t 
 enum status step_evaluate(struct step *s, const int32_t *tokens, const int32_t *targets,
                           double *sum)
 {
-    int64_t micro_batches = (local_samples(s) + s->micro - 1) / s->micro;
-
     TRY(upload(s, tokens, targets));
-    for (int i = 0; i < micro_batches; i++) {
-        struct micro_batch mb = micro_batch(s, i, 0.0);
-
-        TRY(stage_forward(&s->stage, &mb, 0));
-        TRY(stage_loss(&s->stage, &mb));
-    }
+    TRY(run_passes(s, &s->evaluation, 0.0));
     return total_loss(s, sum);
-}
-
-/* ---- rehearsal ---- */
-
-static enum status rehearse(struct step *s, struct ledger *ledger, double *flops)
-{
-    struct step_result r;
-    double sum;
-
-    if (s->training)
-        TRY(step_train(s, NULL, NULL, 1, 1, 0.0, &r));
-    if (ledger)
-        *ledger = *s->at.ledger;
-    if (flops)
-        *flops = record_flops(s->at.dev);
-    return step_evaluate(s, NULL, NULL, &sum);
-}
-
-static struct step_memory measured(const struct step *s)
-{
-    return (struct step_memory){.state = s->state.peak,
-                                .grads = s->grads.peak,
-                                .acts = s->acts.peak,
-                                .scratch = s->scratch.peak,
-                                .batch = s->batch.peak,
-                                .tp_staging = record_comm_peak(s->at.tp),
-                                .dp_staging = record_comm_peak(s->at.dp)};
-}
-
-static enum status plan_on(struct step_memory *memory, struct ledger *ledger, double *flops,
-                           const struct config *cfg, const struct step_place *at, int training)
-{
-    struct step *s = malloc(sizeof *s);
-    enum status st;
-
-    if (!s)
-        return fail(ST_ENOMEM, "no memory for a rehearsal");
-    st = step_open(s, cfg, at, NULL, training);
-    if (st == ST_OK) {
-        st = rehearse(s, ledger, flops);
-        *memory = measured(s);
-        step_close(s);
-    }
-    free(s);
-    return st;
-}
-
-enum status step_plan(struct step_memory *memory, struct ledger *ledger, double *flops,
-                      const struct config *cfg, enum dtype wide, int training)
-{
-    int tp = (int)cfg->parallel.tp, dp = (int)cfg->parallel.dp;
-    struct ledger counted = {0};
-    struct step_place at = {.ledger = &counted};
-    enum status st;
-
-    TRY(record_open(&at.dev, wide));
-    st = record_comm(&at.tp, at.dev, 0, tp, &counted);
-    if (st == ST_OK) /* the last replica has the largest share of an uneven batch */
-        st = record_comm(&at.dp, at.dev, dp - 1, dp, &counted);
-    if (st == ST_OK)
-        st = plan_on(memory, ledger, flops, cfg, &at, training);
-    comm_destroy(at.tp);
-    comm_destroy(at.dp);
-    device_close(at.dev);
-    return st;
 }

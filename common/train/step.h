@@ -9,20 +9,28 @@
 
 #include "common/backend/host.h"
 #include "common/model/stage.h"
+#include "common/parallel/mesh.h"
+#include "common/parallel/pipe.h"
 #include "common/parallel/schedule.h"
 #include "common/train/optimizer.h"
 
 /* Bytes of each arena. */
 struct step_memory {
     size_t state, grads, acts, scratch, batch;
-    size_t tp_staging, dp_staging; /* payload under way at once: comm_reserve */
+    size_t slot;                               /* of acts: of one micro-batch in one chunk      */
+    size_t tp_staging, dp_staging, pp_staging; /* payload under way at once: comm_reserve;
+                                                * pp: the largest of a pipeline's groups        */
 };
 
-/* Where a step runs. Groups and communicators are borrowed; groups may be NULL in a rehearsal. */
+/* Where a step runs. Groups and communicators are borrowed; groups may be NULL in a rehearsal.
+ * Without a pipeline pp, ends, pp_host and the edges may be NULL. */
 struct step_place {
     struct device *dev;
     struct comm *tp, *dp;
-    struct host *tp_host, *dp_host;
+    struct comm *pp;         /* the stages of this replica                                    */
+    struct comm *ends;       /* its first and last, when a tied matrix stands on both         */
+    struct pipe_edges edges; /* to its neighbours                                             */
+    struct host *tp_host, *dp_host, *pp_host;
     struct ledger *ledger;
 };
 
@@ -30,20 +38,25 @@ struct step {
     const struct config *cfg;
     struct step_place at;
     struct model model;
-    struct stage stage;
+    struct pieces pieces;
+    struct stage *chunk; /* [chunks]: this rank's runs of blocks; owned            */
+    int chunks;
+    struct pipe pipe;
     struct optimizer optimizer;
-    struct schedule schedule;
-    struct sample_tree tree;
-    struct sample_plan plan;
+    struct schedule schedule, evaluation;
+    struct sample_plan *plan; /* [micro-batches]: how each joins the sum; owned         */
+    struct stage_watch watch;
     struct arena state, grads, acts, scratch, batch;
     struct step_memory memory;
-    int64_t begin, end, micro;     /* this rank's samples of a global batch; samples at once */
-    int64_t positions;             /* longest sequence                                       */
-    struct tensor tokens, targets; /* [local samples * seq, 1] i32                           */
-    struct tensor loss;            /* [local samples * seq, 1] wide                          */
-    void *host_loss;               /* the same on the host                                   */
-    double *sample_loss;           /* [batch]: summed loss of each sample of the global batch */
-    int training, planned;
+    int64_t begin, end, micro; /* this rank's samples of a global batch; samples at once */
+    int64_t positions;         /* longest sequence                                       */
+    int micro_batches;
+    struct tensor tokens, targets;   /* [local samples * seq, 1] i32                           */
+    struct tensor loss;              /* [local samples * seq, 1] wide; of the last stage       */
+    void *dx;                        /* a stream's gradient, in a pipeline                     */
+    void *host_loss;                 /* loss on the host                                       */
+    double *sample_loss;             /* [batch]: summed loss of each sample of the global batch */
+    int training, planned, reducing; /* reducing: the step that runs sums over replicas        */
 };
 
 /* What one step found. */
@@ -60,9 +73,23 @@ enum status step_open(struct step *s, const struct config *cfg, const struct ste
                       const struct step_memory *memory, int training);
 void step_close(struct step *s);
 
-/* What a step on such a place needs, by a rehearsal of one step (and one evaluation) on the
- * recording backend: memory, and, when given, the ledger of one training step and the floating
- * point operations of this rank's products and attention. Local; allocates nothing large. */
+/* This replica's samples of a global batch; the most that a replica may have. */
+int64_t step_samples(const struct step *s);
+int64_t step_room(const struct step *s);
+
+/* This rank's stage, and how many there are. */
+int step_stage(const struct step *s);
+int step_stages(const struct step *s);
+
+/* What a step needs at a place, by a rehearsal of one step (and one evaluation) on the recording
+ * backend: memory, and, when given, the ledger of one training step and the floating point
+ * operations of this rank's products and attention. Local; allocates nothing large. */
+enum status step_plan_at(struct step_memory *memory, struct ledger *ledger, double *flops,
+                         const struct config *cfg, const struct mesh *at, enum dtype wide,
+                         int training);
+
+/* The same of the first stage and the last replica, which has the largest share of an uneven
+ * batch. */
 enum status step_plan(struct step_memory *memory, struct ledger *ledger, double *flops,
                       const struct config *cfg, enum dtype wide, int training);
 
@@ -75,7 +102,8 @@ enum status step_init(struct step *s);
 enum status step_train(struct step *s, const int32_t *tokens, const int32_t *targets, int64_t valid,
                        int64_t t, double lr, struct step_result *r);
 
-/* The same without reduction and update: gradients of this rank stay in slot 0. */
+/* The same without reduction and update: gradients of this rank stay in slot 0. Collective over
+ * the replica. */
 enum status step_gradients(struct step *s, const int32_t *tokens, const int32_t *targets,
                            int64_t valid, double *loss_sum);
 

@@ -47,7 +47,7 @@ static enum status open_step(struct trainer *t)
 {
     struct step_memory memory;
 
-    TRY(step_plan(&memory, NULL, NULL, &t->cfg, place_wide(&t->cfg), 1));
+    TRY(step_plan_at(&memory, NULL, NULL, &t->cfg, &t->place.mesh, place_wide(&t->cfg), 1));
     TRY(host_agree(t->job, step_open(&t->step, &t->cfg, &t->place.at, &memory, 1)));
     TRY(step_init(&t->step));
     return place_measure_peak(&t->place, &t->cfg);

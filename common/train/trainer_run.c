@@ -26,7 +26,7 @@ static enum status save(struct trainer *t, const char *which)
     if (!t->cfg.run.save)
         return ST_OK;
     trainer_weights_path(path, sizeof path, t, which);
-    if (t->place.at.dp->rank == 0)
+    if (t->place.at.dp->rank == 0 || weights_shared_save(&t->step.model))
         st = weights_save(path, &t->step.model, t->place.at.dev, t->place.at.tp_host);
     return host_agree(t->job, st);
 }

@@ -154,7 +154,7 @@ static void set_gradient(struct tiny_run *r, const struct param *row, float valu
 
 static void norm_of(double out[2], struct tiny_run *r, double limit)
 {
-    OK(optimizer_norm(&r->step.optimizer, r->at.dev, r->at.tp, limit));
+    OK(optimizer_norm(&r->step.optimizer, r->at.dev, limit));
     OK(device_download(r->at.dev, out, r->step.optimizer.norm_scale.data, 2 * sizeof *out));
 }
 

@@ -2,6 +2,7 @@
 
 #include "common/backend/host.h"
 #include "common/base/hash.h"
+#include "common/train/place.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -51,6 +52,11 @@ static void override_all(struct config *cfg, const char *const *changes)
         OK(config_override(cfg, changes[i]));
 }
 
+static int ranks_of(const struct config *cfg)
+{
+    return (int)(cfg->parallel.tp * cfg->parallel.dp * cfg->parallel.pp);
+}
+
 void tiny_run_config(struct config *cfg, const char *const *shape, const char *const *changes,
                      struct tiny_layout layout)
 {
@@ -65,41 +71,41 @@ void tiny_run_config(struct config *cfg, const char *const *shape, const char *c
     cfg->parallel.tp = layout.tp;
     cfg->parallel.dp = layout.dp;
     cfg->train.micro_batch = layout.micro;
-    OK(config_resolve(cfg, layout.tp * layout.dp, VOCAB));
-    OK(config_validate(cfg, layout.tp * layout.dp));
+    OK(config_resolve(cfg, ranks_of(cfg), VOCAB));
+    OK(config_validate(cfg, ranks_of(cfg)));
 }
 
-static void open_place(struct tiny_run *r, int tp)
+static void open_place(struct tiny_run *r)
 {
     int wide = r->cfg.train.precision == PRECISION_FP64, rank = host_rank(r->group);
     struct device_options opt = {
         .threads = 1, .local_rank = rank, .local_size = host_size(r->group)};
 
     TINY_OK(r->job, device_open(&r->at.dev, wide ? &ref64_backend : &ref_backend, &opt));
-    TINY_OK(r->job, host_split(&r->at.tp_host, r->group, rank / tp, rank % tp));
-    TINY_OK(r->job, host_split(&r->at.dp_host, r->group, rank % tp, rank / tp));
     r->at.ledger = &r->ledger;
-    TINY_OK(r->job, comm_create(&r->at.tp, r->at.dev, r->at.tp_host, &r->ledger));
-    TINY_OK(r->job, comm_create(&r->at.dp, r->at.dev, r->at.dp_host, &r->ledger));
+    TINY_OK(r->job, place_groups_open(&r->at, &r->cfg, r->group));
 }
 
 int tiny_run_open(struct tiny_run *r, struct host *job, const char *const *shape,
                   const char *const *changes, struct tiny_layout layout)
 {
-    int ranks = layout.tp * layout.dp;
     struct step_memory memory;
     enum dtype wide;
+    struct mesh mesh;
+    int ranks;
     size_t n;
 
     memset(r, 0, sizeof *r);
     r->job = job;
     tiny_run_config(&r->cfg, shape, changes, layout);
+    ranks = ranks_of(&r->cfg);
     TINY_OK(r->job, host_split(&r->group, job, host_rank(job) < ranks ? 0 : -1, host_rank(job)));
     if (!r->group)
         return 0;
-    open_place(r, layout.tp);
+    open_place(r);
+    mesh = place_mesh(&r->cfg, r->group);
     wide = r->cfg.train.precision == PRECISION_FP64 ? DT_F64 : DT_F32;
-    TINY_OK(r->job, step_plan(&memory, NULL, NULL, &r->cfg, wide, 1));
+    TINY_OK(r->job, step_plan_at(&memory, NULL, NULL, &r->cfg, &mesh, wide, 1));
     TINY_OK(r->job, step_open(&r->step, &r->cfg, &r->at, &memory, 1));
     TINY_OK(r->job, step_init(&r->step));
     n = (size_t)((r->step.end - r->step.begin) * r->cfg.train.seq);
@@ -116,10 +122,7 @@ void tiny_run_close(struct tiny_run *r)
     if (!r->group)
         return;
     step_close(&r->step);
-    comm_destroy(r->at.tp);
-    comm_destroy(r->at.dp);
-    host_free(r->at.tp_host);
-    host_free(r->at.dp_host);
+    place_groups_close(&r->at);
     device_close(r->at.dev);
     host_free(r->group);
 }

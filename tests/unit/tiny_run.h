@@ -37,7 +37,8 @@ struct tiny_form {
 };
 extern const struct tiny_form tiny_forms[];
 
-/* A layout: ranks tp x dp, sequences of a micro-batch (0: all of a rank's share). */
+/* A layout: ranks tp x dp (x parallel.pp, of `changes`), sequences of a micro-batch (0: all of a
+ * rank's share). */
 struct tiny_layout {
     int tp, dp, micro;
 };
@@ -57,12 +58,12 @@ struct tiny_run {
 };
 
 /* cfg = defaults, then `shape`, then `changes` (NULL-ended lists; changes may be NULL), resolved
- * and validated for tp x dp ranks. */
+ * and validated for tp x dp x pp ranks. */
 void tiny_run_config(struct config *cfg, const char *const *shape, const char *const *changes,
                      struct tiny_layout layout);
 
-/* Opens r on the first tp x dp ranks of the job and draws the start values. Returns nonzero on the
- * ranks that take part; the others only close. Collective over the job. */
+/* Opens r on the first tp x dp x pp ranks of the job and draws the start values. Returns nonzero on
+ * the ranks that take part; the others only close. Collective over the job. */
 int tiny_run_open(struct tiny_run *r, struct host *job, const char *const *shape,
                   const char *const *changes, struct tiny_layout layout);
 void tiny_run_close(struct tiny_run *r);

@@ -1,0 +1,20 @@
+/* Where a rank stands: tensor parallelism fastest, then replicas, then stages of the pipeline, so
+ * that the ranks which talk most are neighbours and the pipeline, which sends least, spans nodes:
+ *
+ *     rank = (stage * dp + replica) * tp + tp_rank
+ */
+#ifndef COMMON_PARALLEL_MESH_H
+#define COMMON_PARALLEL_MESH_H
+
+struct mesh {
+    int tp, dp, pp;                /* sizes        */
+    int tp_rank, dp_rank, pp_rank; /* of this rank */
+};
+
+/* The place of `rank`, 0 .. tp dp pp - 1. */
+struct mesh mesh_at(int rank, int tp, int dp, int pp);
+
+/* The rank that stands there. */
+int mesh_rank(const struct mesh *m);
+
+#endif

@@ -1,0 +1,337 @@
+/* (tensor, grain) pairs and their owners; blocks and their runs; ranks and their places. */
+#include "common/model/pieces.h"
+#include "common/model/runs.h"
+#include "common/parallel/mesh.h"
+#include "tests/unit/tiny_model.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#undef fail
+#define OK(expr) ck_assert_msg((expr) == ST_OK, "%s: %s", #expr, status_message())
+
+static const char *const forms[][4] = {{"model.kv_heads=4", "model.layers=3", NULL},
+                                       {"model.kv_heads=4", "model.tied=on", NULL},
+                                       {"model.kv_heads=4", "parallel.strategy=vanilla", NULL},
+                                       {"model.layer=full", "model.tied=on", NULL}};
+enum { FORMS = sizeof forms / sizeof *forms, MOST = 512, EVERY = 1, WHOLE = 1 << 30 };
+
+/* A tiny model's table, and its pairs as replica `rank` of `size` sees them. */
+struct table {
+    struct config cfg;
+    struct model m;
+    struct pieces s;
+};
+
+static void open_table(struct table *t, int form, int tp, int rank, int size, size_t bucket)
+{
+    tiny_model_config(&t->cfg, forms[form], tp);
+    OK(model_open(&t->m, &t->cfg, 0, tp, DT_F32));
+    params_types(&t->m.params, &t->cfg, DT_F32);
+    OK(pieces_open(&t->s, &t->m.params, rank, size, 1, bucket));
+}
+
+static void close_table(struct table *t)
+{
+    pieces_close(&t->s);
+    model_close(&t->m);
+}
+
+/* Calls body for every form, TP 1 and 2, 1 to 9 replicas, one bucket and a bucket a layer. */
+static void each_table(void (*body)(struct table *t, int form, int tp, int size, size_t bucket))
+{
+    for (int form = 0; form < FORMS; form++)
+        for (int tp = 1; tp <= 2; tp++)
+            for (int size = 1; size <= 9; size++)
+                for (int b = 0; b < 2; b++) {
+                    struct table t;
+
+                    open_table(&t, form, tp, 0, size, b ? EVERY : WHOLE);
+                    body(&t, form, tp, size, b ? EVERY : WHOLE);
+                    close_table(&t);
+                }
+}
+
+static void holds_every_grain_once(struct table *t, int form, int tp, int size, size_t bucket)
+{
+    const struct params *p = &t->m.params;
+    int64_t elements = 0, entries[MOST] = {0};
+
+    (void)form, (void)size, (void)bucket;
+    for (int i = 0; i < t->s.n; i++) {
+        const struct piece *x = &t->s.item[i];
+        const struct param *row = &p->item[x->item];
+
+        ck_assert_int_eq(entries[x->entry]++, 0);
+        ck_assert_int_eq(pieces_owner(&t->s, x->item, x->grain), x->owner);
+        ck_assert(x->owner >= 0 && x->owner < size);
+        ck_assert_int_lt(x->grain, row->cut == CUT_NONE ? 1 : row->grains / tp);
+        elements += x->rows * x->cols;
+    }
+    for (int i = 0; i < p->n; i++) {
+        struct tensor whole = param_view(p, &p->item[i], NULL, DT_F32);
+
+        elements -= tensor_count(&whole);
+    }
+    ck_assert_int_eq(elements, 0);
+    for (int i = 0; i < t->s.n; i++)
+        ck_assert_int_eq(entries[i], 1); /* without a gap */
+}
+
+START_TEST(every_grain_is_there_once)
+{
+    each_table(holds_every_grain_once);
+}
+END_TEST
+
+static int64_t padded(const struct piece *x)
+{
+    return (x->rows * x->cols + 63) / 64 * 64;
+}
+
+/* In a share pairs do not overlap, and nobody has more than the largest pair above another. */
+static void shares_are_even(struct table *t, int form, int tp, int size, size_t bucket)
+{
+    (void)form, (void)tp, (void)bucket;
+    for (int b = 0; b < t->s.buckets; b++) {
+        int64_t has[9] = {0}, largest = 0, most = 0, least = INT64_MAX;
+
+        for (int i = 0; i < t->s.n; i++) {
+            const struct piece *x = &t->s.item[i];
+
+            if (x->bucket != b)
+                continue;
+            has[x->owner] += padded(x);
+            largest = padded(x) > largest ? padded(x) : largest;
+            ck_assert_int_le(x->at + padded(x), t->s.share[b]);
+            for (int j = 0; j < i; j++) {
+                const struct piece *y = &t->s.item[j];
+
+                ck_assert(y->bucket != b || y->owner != x->owner || y->at + padded(y) <= x->at ||
+                          x->at + padded(x) <= y->at);
+            }
+        }
+        for (int r = 0; r < size; r++) {
+            most = has[r] > most ? has[r] : most;
+            least = has[r] < least ? has[r] : least;
+        }
+        ck_assert_int_eq(most, t->s.share[b]);
+        ck_assert_int_le(most - least, largest);
+    }
+}
+
+START_TEST(shares_are_even_for_any_number_of_replicas)
+{
+    each_table(shares_are_even);
+}
+END_TEST
+
+/* Owners do not depend on who asks; a bucket is whole layers, in order. */
+static void all_replicas_agree(struct table *t, int form, int tp, int size, size_t bucket)
+{
+    for (int r = 1; r < size; r++) {
+        struct table other;
+
+        open_table(&other, form, tp, r, size, bucket);
+        ck_assert_int_eq(other.s.n, t->s.n);
+        for (int i = 0; i < t->s.n; i++) {
+            ck_assert_int_eq(other.s.item[i].owner, t->s.item[i].owner);
+            ck_assert_int_eq(other.s.item[i].at, t->s.item[i].at);
+            ck_assert_int_eq(pieces_mine(&other.s, &other.s.item[i]), t->s.item[i].owner == r);
+        }
+        close_table(&other);
+    }
+    for (int i = 1; i < t->m.params.n; i++) {
+        int same = t->m.params.item[i].layer == t->m.params.item[i - 1].layer;
+        int step = t->s.bucket_of[i] - t->s.bucket_of[i - 1];
+
+        ck_assert_int_eq(step, same || bucket == WHOLE ? 0 : 1);
+    }
+}
+
+START_TEST(all_replicas_name_the_same_owners)
+{
+    each_table(all_replicas_agree);
+}
+END_TEST
+
+/* Shards take memory for the owner's pairs alone, and all together for every pair once. */
+static void memory_is_shared_out(struct table *t, int form, int tp, int size, size_t bucket)
+{
+    int64_t held = 0, all = 0;
+
+    for (int r = 0; r < size; r++) {
+        struct table own;
+        struct arena state = arena_plan("state"), grads = arena_plan("gradients");
+
+        open_table(&own, form, tp, r, size, bucket);
+        OK(params_carve(&own.m.params, &state, 0));
+        OK(params_carve_grads(&own.m.params, &grads, 1));
+        OK(pieces_carve(&own.s, &own.m.params, &state));
+        OK(pieces_carve_grads(&own.s, &own.m.params, &grads));
+        for (int i = 0; i < own.s.n; i++) {
+            const struct piece *x = &own.s.item[i];
+            int mine = x->owner == r;
+
+            ck_assert_int_eq(x->m.data != NULL, mine);
+            ck_assert_int_eq(x->g.data != NULL, mine);
+            ck_assert_int_eq(x->g2.data != NULL, mine && own.m.params.item[x->item].twice);
+            ck_assert_ptr_nonnull(x->w.data);
+            held += mine ? x->m.rows * x->m.cols : 0;
+        }
+        close_table(&own);
+    }
+    for (int i = 0; i < t->s.n; i++)
+        all += t->s.item[i].rows * t->s.item[i].cols;
+    ck_assert_int_eq(held, all);
+}
+
+START_TEST(moments_are_held_once)
+{
+    each_table(memory_is_shared_out);
+}
+END_TEST
+
+/* ---- runs ---- */
+
+static void pipeline_config(struct config *cfg, int layers, int pp, const char *list)
+{
+    char text[64], deal[64];
+    const char *changes[] = {text, deal, NULL};
+
+    snprintf(text, sizeof text, "model.layers=%d", layers);
+    snprintf(deal, sizeof deal, "parallel.stage_layers=%s", list);
+    config_default(cfg);
+    tiny_model_config(cfg, changes, 1);
+    cfg->parallel.pp = pp;
+}
+
+static double dearest(const struct config *cfg, const int *layers, int runs)
+{
+    double most = 0;
+
+    for (int i = 0; i < runs; i++) {
+        double flops = run_cost(cfg, layers[i], i == 0, i == runs - 1).flops;
+
+        most = flops > most ? flops : most;
+    }
+    return most;
+}
+
+/* The least that any deal of `left` blocks to runs k ... can have. */
+static double best(const struct config *cfg, int *layers, int k, int runs, int left)
+{
+    double least = 1e300;
+
+    if (k == runs - 1) {
+        layers[k] = left;
+        return dearest(cfg, layers, runs);
+    }
+    for (layers[k] = 1; layers[k] <= left - (runs - 1 - k); layers[k]++) {
+        int keep = layers[k];
+        double x = best(cfg, layers, k + 1, runs, left - keep);
+
+        layers[k] = keep;
+        least = x < least ? x : least;
+    }
+    return least;
+}
+
+START_TEST(blocks_are_dealt_as_evenly_as_can_be)
+{
+    struct config cfg;
+    int first[9], layers[8], other[8];
+
+    for (int n = 2; n <= 10; n++)
+        for (int runs = 2; runs <= 4 && runs <= n; runs++)
+            for (int64_t vocab = 70; vocab < 40000; vocab *= 8) {
+                pipeline_config(&cfg, n, runs, "\"\"");
+                cfg.model.vocab = vocab;
+                OK(runs_deal(first, &cfg, runs));
+                ck_assert_int_eq(first[0], 0);
+                ck_assert_int_eq(first[runs], n);
+                for (int i = 0; i < runs; i++) {
+                    layers[i] = first[i + 1] - first[i];
+                    ck_assert_int_ge(layers[i], 1);
+                }
+                ck_assert_double_le(dearest(&cfg, layers, runs),
+                                    best(&cfg, other, 0, runs, n) * (1 + 1e-12));
+            }
+}
+END_TEST
+
+START_TEST(a_large_head_takes_the_place_of_blocks)
+{
+    struct config cfg;
+    int first[3];
+
+    pipeline_config(&cfg, 8, 2, "\"\"");
+    OK(runs_deal(first, &cfg, 2));
+    ck_assert_int_le(first[1], 5);
+    cfg.model.vocab = 8000;
+    OK(runs_deal(first, &cfg, 2));
+    ck_assert_int_eq(first[1], 7);
+}
+END_TEST
+
+START_TEST(a_list_of_blocks_is_taken_or_refused)
+{
+    static const char *const bad[] = {"5", "5,4", "8,0", "5,3,1", "5;3", "x", "5,3,"};
+    struct config cfg;
+    int first[3];
+
+    pipeline_config(&cfg, 8, 2, "5,3");
+    OK(runs_deal(first, &cfg, 2));
+    ck_assert_int_eq(first[1], 5);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        snprintf(cfg.parallel.stage_layers, sizeof cfg.parallel.stage_layers, "%s", bad[i]);
+        ck_assert_msg(runs_deal(first, &cfg, 2) == ST_ECONFIG || !strcmp(bad[i], "5,3,"), "%s",
+                      bad[i]);
+        status_clear();
+    }
+    cfg.parallel.stage_layers[0] = '\0';
+    ck_assert_int_eq(runs_deal(first, &cfg, 9), ST_ECONFIG);
+    status_clear();
+}
+END_TEST
+
+/* ---- places ---- */
+
+START_TEST(ranks_and_places_are_one_to_one)
+{
+    for (int tp = 1; tp <= 4; tp++)
+        for (int dp = 1; dp <= 4; dp++)
+            for (int pp = 1; pp <= 4; pp++)
+                for (int r = 0; r < tp * dp * pp; r++) {
+                    struct mesh m = mesh_at(r, tp, dp, pp);
+
+                    ck_assert(m.tp_rank < tp && m.dp_rank < dp && m.pp_rank < pp);
+                    ck_assert_int_eq(mesh_rank(&m), r);
+                    ck_assert_int_eq(m.tp_rank, r % tp); /* fastest */
+                }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("pieces");
+    TCase *tc = tcase_create("all");
+    SRunner *runner;
+    int failed;
+
+    tcase_add_test(tc, every_grain_is_there_once);
+    tcase_add_test(tc, shares_are_even_for_any_number_of_replicas);
+    tcase_add_test(tc, all_replicas_name_the_same_owners);
+    tcase_add_test(tc, moments_are_held_once);
+    tcase_add_test(tc, blocks_are_dealt_as_evenly_as_can_be);
+    tcase_add_test(tc, a_large_head_takes_the_place_of_blocks);
+    tcase_add_test(tc, a_list_of_blocks_is_taken_or_refused);
+    tcase_add_test(tc, ranks_and_places_are_one_to_one);
+    suite_add_tcase(suite, tc);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
