@@ -173,26 +173,34 @@ static enum status check_tensor(const struct source *s, const struct param *row,
     return ST_OK;
 }
 
-/* This rank's shard of a tensor and kind into out, packed; rows of padding are zero. */
-static enum status read_shard(char *out, struct source *s, const struct params *p,
-                              const struct param *row, enum part_kind kind, enum dtype dt)
+/* An area of a tensor and kind into out, packed; rows of padding are zero. */
+static enum status read_area(char *out, struct source *s, const struct param *row,
+                             enum part_kind kind, enum dtype dt, const struct part_area *want)
 {
     const struct manifest_piece *piece;
     int n = manifest_find(&piece, s->m, row->name, kind);
-    struct part_area want;
 
     TRY(check_tensor(s, row, piece, n, kind, dt));
-    param_shard(p, row, &want.rows, &want.cols, &want.row, &want.col);
-    memset(out, 0, (size_t)(want.rows * want.cols) * dtype_size(dt));
+    memset(out, 0, (size_t)(want->rows * want->cols) * dtype_size(dt));
     for (int i = 0; i < n; i++) {
-        struct part_area a = shared(&want, &piece[i].area);
+        struct part_area a = shared(want, &piece[i].area);
 
         if (a.rows <= 0 || a.cols <= 0)
             continue;
         TRY(read_piece(s, &piece[i]));
-        place(out, &want, s, &piece[i]);
+        place(out, want, s, &piece[i]);
     }
     return ST_OK;
+}
+
+/* The same of this rank's shard. */
+static enum status read_shard(char *out, struct source *s, const struct params *p,
+                              const struct param *row, enum part_kind kind, enum dtype dt)
+{
+    struct part_area want;
+
+    param_shard(p, row, &want.rows, &want.cols, &want.row, &want.col);
+    return read_area(out, s, row, kind, dt, &want);
 }
 
 /* Into the device's memory of that kind. */
@@ -215,6 +223,34 @@ static enum status load_kind(struct source *s, struct params *p, struct param *r
     return st;
 }
 
+/* Into what this rank's shard of ZeRO-1 has of that kind. */
+static enum status load_shards(struct source *s, struct params *p, struct param *row,
+                               struct device *dev, enum part_kind kind)
+{
+    enum status st = ST_OK;
+
+    for (int i = 0; st == ST_OK && i < p->pieces->n; i++) {
+        const struct piece *piece = &p->pieces->item[i];
+        const struct tensor *t = part_of_shard(piece, kind);
+        struct part_area want = part_grain_area(p, row, piece->grain);
+        size_t bytes = (size_t)tensor_count(t) * dtype_size(t->dtype);
+        char *host;
+
+        if (&p->item[piece->item] != row || !t->data)
+            continue;
+        want.rows = t->rows; /* those of padding too */
+        host = malloc(bytes);
+        st = host ? read_area(host, s, row, kind, t->dtype, &want)
+                  : fail(ST_ENOMEM, "no memory for %zu bytes of %s", bytes, row->name);
+        if (st == ST_OK)
+            st = device_upload(dev, t->data, host, bytes);
+        if (st == ST_OK)
+            st = device_sync(dev);
+        free(host);
+    }
+    return st;
+}
+
 /* Every tensor of the checkpoint has its place in the model; kinds: and every kind in this run. */
 static enum status check_left_over(const struct source *s, struct params *p, int kinds)
 {
@@ -224,10 +260,12 @@ static enum status check_left_over(const struct source *s, struct params *p, int
         const struct manifest_piece *e = &m->piece[i];
         const struct param *row = params_find(p, e->tensor);
 
+        if (!row && params_known(p, e->tensor))
+            continue; /* another stage's */
         if (!row)
             return fail(ST_EFORMAT, "%s: the model has no place for tensor %s", s->folder,
                         e->tensor);
-        if (kinds && !part_memory(row, (enum part_kind)e->kind)->data)
+        if (kinds && !part_exists(p, row, (enum part_kind)e->kind))
             return fail(ST_EFORMAT,
                         "%s: tensor %s (%s): this run has none; train.precision and "
                         "train.pure_bf16 must be the checkpoint's",
@@ -241,7 +279,9 @@ static enum status load_all(struct source *s, struct params *p, struct device *d
     TRY(check_left_over(s, p, 1));
     for (int i = 0; i < p->n; i++)
         for (int k = 0; k < PART_KINDS; k++)
-            if (part_memory(&p->item[i], (enum part_kind)k)->data)
+            if (p->pieces && k != PART_WEIGHT)
+                TRY(load_shards(s, p, &p->item[i], dev, (enum part_kind)k));
+            else if (part_memory(&p->item[i], (enum part_kind)k)->data)
                 TRY(load_kind(s, p, &p->item[i], dev, (enum part_kind)k));
     return ST_OK;
 }

@@ -33,6 +33,18 @@ const struct tensor *part_memory(const struct param *row, enum part_kind kind)
     }
 }
 
+int part_exists(const struct params *p, const struct param *row, enum part_kind kind)
+{
+    if (kind == PART_WEIGHT || !p->pieces)
+        return part_memory(row, kind)->data != NULL;
+    return kind != PART_MASTER || p->masters;
+}
+
+const struct tensor *part_of_shard(const struct piece *piece, enum part_kind kind)
+{
+    return kind == PART_MASTER ? &piece->master : kind == PART_M ? &piece->m : &piece->v;
+}
+
 static int32_t local_grains(const struct params *p, const struct param *row)
 {
     return row->cut == CUT_NONE ? 1 : row->grains / p->tp_size;
@@ -76,12 +88,12 @@ static int deal(struct shares *s, int64_t values)
     return least;
 }
 
-/* Nonzero when this rank owns what is dealt now: of what every TP rank holds whole, they take
+/* Nonzero when this rank owns what was dealt: of what every TP rank holds whole, they take
  * turns. */
 static int owns(struct shares *s, const struct params *p, const struct param *row, int replica,
-                int64_t values)
+                int dealt)
 {
-    int mine = deal(s, values) == replica;
+    int mine = dealt == replica;
 
     return row->cut == CUT_NONE ? (s->whole++ % p->tp_size == p->tp_rank) && mine : mine;
 }
@@ -91,12 +103,16 @@ static void add(struct parts *out, const struct params *p, const struct param *r
     struct part_area a = part_grain_area(p, row, grain);
 
     for (int kind = 0; kind < PART_KINDS; kind++) {
-        const struct tensor *t = part_memory(row, (enum part_kind)kind);
+        const struct piece *shard = p->pieces && kind != PART_WEIGHT
+                                        ? pieces_find(p->pieces, (int)(row - p->item), grain)
+                                        : NULL;
+        const struct tensor *t = shard ? part_of_shard(shard, (enum part_kind)kind)
+                                       : part_memory(row, (enum part_kind)kind);
         struct tensor memory;
 
         if (!t->data)
             continue;
-        memory = param_grain(row, t, grain);
+        memory = shard ? *t : param_grain(row, t, grain);
         out->item[out->n++] = (struct part){
             .param = row,
             .kind = (enum part_kind)kind,
@@ -126,8 +142,10 @@ enum status parts_list(struct parts *out, const struct params *p, struct part_ow
         for (int32_t g = 0; g < local_grains(p, &p->item[i]); g++) {
             struct param *row = &p->item[i];
             int64_t values = tensor_count(&row->w) / local_grains(p, row);
+            int dealt = p->pieces ? pieces_owner(p->pieces, i, g) : deal(&s, values);
 
-            if (owns(&s, p, row, at.replica, values) && part_grain_area(p, row, g).rows)
+            if (!row->copy && owns(&s, p, row, at.replica, dealt) &&
+                part_grain_area(p, row, g).rows)
                 add(out, p, row, g);
         }
     free(s.values);

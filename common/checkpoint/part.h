@@ -7,7 +7,7 @@
 #ifndef COMMON_CHECKPOINT_PART_H
 #define COMMON_CHECKPOINT_PART_H
 
-#include "common/model/params.h"
+#include "common/model/pieces.h"
 
 enum part_kind {
     PART_WEIGHT, /* what the model reads */
@@ -48,16 +48,24 @@ const char *part_kind_name(enum part_kind kind);
 /* The kind of that name; PART_KINDS when there is none. */
 enum part_kind part_kind_find(const char *name);
 
-/* The memory of a kind of a parameter; its data is NULL where this run has none. */
+/* Nonzero when this run has that kind of a parameter, on this rank or, sharded, on another. */
+int part_exists(const struct params *p, const struct param *row, enum part_kind kind);
+
+/* The memory of a kind of a parameter; its data is NULL where this run has none, or has it in
+ * shards (part_of_shard). */
 const struct tensor *part_memory(const struct param *row, enum part_kind kind);
 
 /* The area of a grain of a parameter (from 0, of this rank's), its real rows only: rows may be 0.
  */
 struct part_area part_grain_area(const struct params *p, const struct param *row, int32_t grain);
 
+/* The same of a (tensor, grain) that this rank's shard of ZeRO-1 has; data NULL: another has it. */
+const struct tensor *part_of_shard(const struct piece *piece, enum part_kind kind);
+
 /* Lists the parts that this rank owns: of what several ranks hold, each is owned by exactly one,
- * and the bytes are dealt evenly. All kinds of a (tensor, grain) have the same owner. Memory of p
- * must have been carved. Local; every rank finds its own part. Errors: ST_ENOMEM. */
+ * and the bytes are dealt evenly (with ZeRO-1 by model/pieces.h). A tied matrix is the first
+ * stage's. All kinds of a (tensor, grain) have the same owner. Memory of p must have been carved.
+ * Local; every rank finds its own part. Errors: ST_ENOMEM. */
 enum status parts_list(struct parts *out, const struct params *p, struct part_owner at);
 void parts_free(struct parts *out);
 

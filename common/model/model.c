@@ -2,6 +2,7 @@
 
 #include "common/backend/planted.h"
 #include "common/base/elementary.h"
+#include "common/base/hash.h"
 #include "common/model/runs.h"
 
 #include <math.h>
@@ -108,6 +109,7 @@ static enum status add_param(struct model *m, struct param row, struct tensor *w
         row.real_rows = row.rows;
     row.layer = m->building;
     row.index = m->params.all++;
+    m->params.known[row.index] = hash_text(row.name);
     row.entry = row.cut == CUT_NONE ? m->params.all_whole++ : m->params.all_cut++;
     count(m, &row);
     return holds(m, &row) ? params_add(&m->params, &row) : ST_OK;

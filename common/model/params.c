@@ -11,7 +11,8 @@ enum status params_open(struct params *p, int room, int tp_rank, int tp_size)
 {
     memset(p, 0, sizeof *p);
     p->item = calloc((size_t)room, sizeof *p->item);
-    if (!p->item)
+    p->known = calloc((size_t)room, sizeof *p->known);
+    if (!p->item || !p->known)
         return fail(ST_ENOMEM, "no memory for a table of %d parameters", room);
     p->room = room;
     p->tp_rank = tp_rank;
@@ -22,7 +23,9 @@ enum status params_open(struct params *p, int room, int tp_rank, int tp_size)
 void params_close(struct params *p)
 {
     free(p->item);
+    free(p->known);
     p->item = NULL;
+    p->known = NULL;
 }
 
 void params_types(struct params *p, const struct config *cfg, enum dtype wide)
@@ -234,6 +237,14 @@ int64_t params_count_local(const struct params *p)
 int param_is_vector(const struct param *row)
 {
     return row->role == ROLE_GAIN || row->role == ROLE_BIAS;
+}
+
+int params_known(const struct params *p, const char *name)
+{
+    for (int i = 0; i < p->all; i++)
+        if (p->known[i] == hash_text(name))
+            return 1;
+    return 0;
 }
 
 struct param *params_find(struct params *p, const char *name)

@@ -43,6 +43,7 @@ struct params {
     size_t plane;                   /* bytes of one gradient slot                              */
     size_t flat;                    /* its leading part: all gradients but the second of tied  */
     int all, all_cut, all_whole;    /* tensors of the whole model, whatever stage holds them   */
+    uint64_t *known;                /* [all] hashes of their names                             */
     const struct pieces *pieces;    /* who holds masters and moments; NULL: this rank, all     */
     struct host *dp, *pp;           /* borrowed: the replicas; the stages; NULL: this one alone */
 };
@@ -89,6 +90,9 @@ int64_t params_count_local(const struct params *p);
 
 /* Nonzero for a gain or a bias: [1, cols] here, [cols] in files. */
 int param_is_vector(const struct param *row);
+
+/* Nonzero when the whole model has a tensor called name, on this stage or another. */
+int params_known(const struct params *p, const char *name);
 
 /* The row called name, or NULL. */
 struct param *params_find(struct params *p, const char *name);

@@ -181,12 +181,19 @@ void pieces_close(struct pieces *s)
     *s = (struct pieces){0};
 }
 
-int pieces_owner(const struct pieces *s, int item, int32_t grain)
+const struct piece *pieces_find(const struct pieces *s, int item, int32_t grain)
 {
     for (int i = 0; i < s->n; i++)
         if (s->item[i].item == item && s->item[i].grain == grain)
-            return s->item[i].owner;
-    return -1;
+            return &s->item[i];
+    return NULL;
+}
+
+int pieces_owner(const struct pieces *s, int item, int32_t grain)
+{
+    const struct piece *piece = pieces_find(s, item, grain);
+
+    return piece ? piece->owner : -1;
 }
 
 int pieces_mine(const struct pieces *s, const struct piece *piece)

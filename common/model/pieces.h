@@ -44,6 +44,9 @@ enum status pieces_open(struct pieces *s, const struct params *p, int dp_rank, i
                         int sharded, size_t bucket_bytes);
 void pieces_close(struct pieces *s);
 
+/* A pair; NULL: this rank does not hold it. item: a row of the table; grain: of this rank. */
+const struct piece *pieces_find(const struct pieces *s, int item, int32_t grain);
+
 /* The replica that owns a pair: item a row of the table, grain counted on this rank. */
 int pieces_owner(const struct pieces *s, int item, int32_t grain);
 

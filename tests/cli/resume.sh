@@ -47,6 +47,25 @@ same "the records are those of one run" "$(records "$dir/b" | grep -v validation
 same "the final weights, too" "$(sha256sum <"$dir/b/final/model.safetensors")" \
     "$(sha256sum <"$dir/a/final/model.safetensors")"
 
+# Stages and shards of masters: out of them, into others, and with one rank alone at the end.
+ends_well "20 steps in bf16" 0 train "$t" run.dir="$dir/m" run.hash=on train.precision=bf16
+hashes >"$dir/whole16"
+of16() { grep "^hash after step $1 " "$dir/whole16"; }
+refused "stopped in two stages of two shards" 130 'after step 7 of 20' 4 train "$t" \
+    run.dir="$dir/n" run.hash=on train.precision=bf16 parallel.pp=2 parallel.dp=2 parallel.zero=1 \
+    train.micro_batch=1 checkpoint.stop_at=7
+same "the bits of step 7" "$(last)" "$(of16 7)"
+refused "on with shards and tensor parallelism" 130 'after step 12 of 20' 4 train "$t" --resume \
+    run.dir="$dir/n" run.hash=on train.precision=bf16 parallel.tp=2 parallel.dp=2 parallel.zero=1 \
+    checkpoint.stop_at=12
+same "the bits of step 12" "$(last)" "$(of16 12)"
+refused "on with stages alone" 130 'after step 15 of 20' 2 train "$t" --resume run.dir="$dir/n" \
+    run.hash=on train.precision=bf16 parallel.pp=2 parallel.schedule=zb-h1 checkpoint.stop_at=15
+ends_well "and on one rank" 0 train "$t" --resume run.dir="$dir/n" run.hash=on train.precision=bf16
+same "the bits of step 20" "$(last)" "$(of16 20)"
+same "the final weights" "$(sha256sum <"$dir/n/final/model.safetensors")" \
+    "$(sha256sum <"$dir/m/final/model.safetensors")"
+
 # C24: all steps are made.
 before=$(cd "$dir/b" && find . -type f ! -name train.log ! -name config.yaml -exec sha256sum {} +)
 ends_well "resumed at its end" 2 train "$t" --resume run.dir="$dir/b" parallel.tp=2
