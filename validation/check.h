@@ -14,6 +14,7 @@ struct check_launcher {
 
 struct check_options {
     int quick;           /* the subset that CI runs */
+    int all;             /* layouts: every layout, the other factors pairwise */
     const char *only;    /* rows whose name holds this text; NULL: all */
     const char *data;    /* gradients: folder of stored values; train: the text */
     const char *config;  /* layouts: a configuration instead of the tiny models; NULL: these */

@@ -35,11 +35,19 @@ static const struct subject subjects[] = {
 /* Ways of running it beside tensor and data parallelism. */
 static const char *const manners[] = {
     "parallel.tp=2 parallel.dp=1 train.micro_batch=1",
-    "parallel.tp=1 parallel.dp=2 train.micro_batch=2",
+    "parallel.tp=1 parallel.dp=2 train.micro_batch=2 parallel.zero=1",
     "parallel.tp=2 parallel.dp=2 parallel.recompute=block train.micro_batch=1",
     "parallel.tp=1 parallel.dp=1 parallel.recompute=block run.threads=2",
     "parallel.tp=2 parallel.dp=1 run.threads=2 train.micro_batch=4",
+    "parallel.pp=2 parallel.tp=2 parallel.dp=1 parallel.schedule=zb-h1 train.micro_batch=1",
+    "parallel.pp=2 parallel.tp=1 parallel.dp=2 parallel.zero=1 train.micro_batch=2",
+    "parallel.pp=2 parallel.tp=1 parallel.dp=2 parallel.schedule=interleaved "
+    "parallel.virtual_stages=2 train.micro_batch=1",
+    "parallel.pp=4 parallel.tp=1 parallel.dp=1 parallel.schedule=gpipe train.micro_batch=2 "
+    "parallel.recompute=block",
 };
+/* What CI runs of them. */
+static const int quick_manner[] = {2, 5, 6};
 static const char *const bottleneck = "parallel.tp=2 parallel.dp=1 parallel.recompute=bottleneck";
 
 /* The base run of a subject, and where rows go. */
@@ -48,14 +56,36 @@ struct table {
     struct report *r;
     const struct subject *s;
     struct run base;
+    const char *more; /* words of every run beside the subject's */
 };
+
+/* TP x PP x DP of all powers of two with up to `most` ranks; returns the next, or 0 ranks. */
+struct box {
+    int tp, pp, dp;
+};
+
+static int next_box(struct box *b, int most)
+{
+    do {
+        b->dp *= 2;
+        if (b->tp * b->pp * b->dp > most) {
+            b->dp = 1;
+            b->pp *= 2;
+        }
+        if (b->tp * b->pp * b->dp > most || b->pp > most) {
+            b->pp = 1;
+            b->tp *= 2;
+        }
+    } while (b->tp <= most && b->tp * b->pp * b->dp > most);
+    return b->tp <= most;
+}
 
 static enum status layout_row(struct table *t, const char *layout)
 {
     struct run run;
     int step;
 
-    TRY(run_open(&run, t->o, "%s %s", t->s->words, layout));
+    TRY(run_open(&run, t->o, "%s %s %s", t->s->words, t->more, layout));
     step = run_differs(&t->base, &run);
     if (!report_equal(t->r, !step, run.hash, "%s: %s", t->s->name, layout)) {
         if (run.failed)
@@ -84,6 +114,52 @@ static enum status grid(struct table *t)
     return ST_OK;
 }
 
+/* The factors beside the layout; counters of different periods make every two values meet. */
+static void factors(char *out, size_t size, const struct table *t, struct box b, int k)
+{
+    static const char *const orders[] = {"1f1b", "gpipe", "zb-h1", "interleaved"};
+    static const char *const recompute[] = {"none", "block", "bottleneck"};
+    int order = (k + k / 4) % 4, mode = (k / 2 + k / 3) % (t->s->bottleneck ? 3 : 2);
+    int also = t->s->also && k % 3 == 1;
+    int share = 8 / b.dp, micro = 1 << (k + k / 5) % 3;
+
+    if (order == 3 && (b.pp == 1 || b.pp > 4)) /* eight blocks: two runs on four stages */
+        order = 0;
+    while (micro > share || (order == 3 && share / micro % b.pp))
+        micro /= 2;
+    snprintf(out, size,
+             "parallel.tp=%d parallel.pp=%d parallel.dp=%d parallel.zero=%d train.micro_batch=%d "
+             "parallel.schedule=%s parallel.virtual_stages=%d parallel.recompute=%s "
+             "parallel.bucket=%d%s%s",
+             b.tp, b.pp, b.dp, k % 2, micro ? micro : 1, orders[order], order == 3 ? 2 : 1,
+             recompute[order == 2 ? 0 : mode], k / 2 % 2, also ? " " : "", also ? t->s->also : "");
+}
+
+/* Every layout, the other factors beside it, from another start for each subject. */
+static enum status all_factors(struct table *t)
+{
+    struct box b = {1, 1, 1};
+    int k = (int)(t->s - subjects);
+
+    do {
+        char words[384];
+
+        factors(words, sizeof words, t, b, k++);
+        TRY(layout_row(t, words));
+    } while (next_box(&b, (int)t->o->ranks));
+    return ST_OK;
+}
+
+enum { MANNERS = sizeof manners / sizeof *manners };
+
+static int is_quick(int manner)
+{
+    for (size_t i = 0; i < sizeof quick_manner / sizeof *quick_manner; i++)
+        if (quick_manner[i] == manner)
+            return 1;
+    return 0;
+}
+
 static enum status rows_of(struct table *t)
 {
     if (t->base.failed) {
@@ -91,9 +167,12 @@ static enum status rows_of(struct table *t)
         report_note(t->r, "the run failed: %s", t->base.log);
         return ST_OK;
     }
-    TRY(grid(t));
-    for (size_t i = 0; i < sizeof manners / sizeof *manners; i++)
-        if (t->o->ranks >= 4 && (!t->o->quick || i == 2))
+    if (!t->o->all)
+        TRY(grid(t));
+    if (t->o->all)
+        return all_factors(t);
+    for (int i = 0; t->o->ranks >= 4 && i < MANNERS; i++)
+        if (!t->o->quick || is_quick(i))
             TRY(layout_row(t, manners[i]));
     if (t->s->bottleneck && t->o->ranks >= 2)
         TRY(layout_row(t, bottleneck));
@@ -108,10 +187,10 @@ static enum status rows_of(struct table *t)
 
 static enum status subject(const struct check_options *o, struct report *r, const struct subject *s)
 {
-    struct table t = {.o = o, .r = r, .s = s};
+    struct table t = {.o = o, .r = r, .s = s, .more = o->all ? "model.layers=8" : ""};
     enum status st;
 
-    TRY(run_open(&t.base, o, "%s parallel.tp=1 parallel.dp=1", s->words));
+    TRY(run_open(&t.base, o, "%s %s parallel.tp=1 parallel.dp=1", s->words, t.more));
     st = rows_of(&t);
     run_close(&t.base);
     return st;
@@ -145,7 +224,7 @@ static enum status evaluation(const struct check_options *o, struct report *r)
 static enum status own(const struct check_options *o, struct report *r)
 {
     static const struct subject s = {"own", "", 1, 64, 0, NULL};
-    struct table t = {.o = o, .r = r, .s = &s};
+    struct table t = {.o = o, .r = r, .s = &s, .more = ""};
     enum status st;
 
     TRY(run_open(&t.base, o, "parallel.tp=1 parallel.dp=1"));
@@ -154,10 +233,21 @@ static enum status own(const struct check_options *o, struct report *r)
     return st;
 }
 
+/* Every subject with all factors; the table counts its rows. */
+static enum status all_subjects(const struct check_options *o, struct report *r)
+{
+    for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++)
+        if (check_wanted(o, subjects[i].name))
+            TRY(subject(o, r, &subjects[i]));
+    return ST_OK;
+}
+
 enum status check_layouts(const struct check_options *o, struct report *r)
 {
     if (o->config)
         return own(o, r);
+    if (o->all)
+        return all_subjects(o, r);
     for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++)
         if (check_wanted(o, subjects[i].name) && (!o->quick || subjects[i].quick))
             TRY(subject(o, r, &subjects[i]));

@@ -230,7 +230,7 @@ static enum status load_shards(struct source *s, struct params *p, struct param 
     enum status st = ST_OK;
 
     for (int i = 0; st == ST_OK && i < p->pieces->n; i++) {
-        const struct piece *piece = &p->pieces->item[i];
+        const struct grain *piece = &p->pieces->item[i];
         const struct tensor *t = part_of_shard(piece, kind);
         struct part_area want = part_grain_area(p, row, piece->grain);
         size_t bytes = (size_t)tensor_count(t) * dtype_size(t->dtype);

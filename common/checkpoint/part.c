@@ -40,7 +40,7 @@ int part_exists(const struct params *p, const struct param *row, enum part_kind 
     return kind != PART_MASTER || p->masters;
 }
 
-const struct tensor *part_of_shard(const struct piece *piece, enum part_kind kind)
+const struct tensor *part_of_shard(const struct grain *piece, enum part_kind kind)
 {
     return kind == PART_MASTER ? &piece->master : kind == PART_M ? &piece->m : &piece->v;
 }
@@ -103,8 +103,8 @@ static void add(struct parts *out, const struct params *p, const struct param *r
     struct part_area a = part_grain_area(p, row, grain);
 
     for (int kind = 0; kind < PART_KINDS; kind++) {
-        const struct piece *shard = p->pieces && kind != PART_WEIGHT
-                                        ? pieces_find(p->pieces, (int)(row - p->item), grain)
+        const struct grain *shard = p->pieces && kind != PART_WEIGHT
+                                        ? grains_find(p->pieces, (int)(row - p->item), grain)
                                         : NULL;
         const struct tensor *t = shard ? part_of_shard(shard, (enum part_kind)kind)
                                        : part_memory(row, (enum part_kind)kind);
@@ -142,7 +142,7 @@ enum status parts_list(struct parts *out, const struct params *p, struct part_ow
         for (int32_t g = 0; g < local_grains(p, &p->item[i]); g++) {
             struct param *row = &p->item[i];
             int64_t values = tensor_count(&row->w) / local_grains(p, row);
-            int dealt = p->pieces ? pieces_owner(p->pieces, i, g) : deal(&s, values);
+            int dealt = p->pieces ? grains_owner(p->pieces, i, g) : deal(&s, values);
 
             if (!row->copy && owns(&s, p, row, at.replica, dealt) &&
                 part_grain_area(p, row, g).rows)

@@ -7,7 +7,7 @@
 #ifndef COMMON_CHECKPOINT_PART_H
 #define COMMON_CHECKPOINT_PART_H
 
-#include "common/model/pieces.h"
+#include "common/model/grains.h"
 
 enum part_kind {
     PART_WEIGHT, /* what the model reads */
@@ -60,10 +60,10 @@ const struct tensor *part_memory(const struct param *row, enum part_kind kind);
 struct part_area part_grain_area(const struct params *p, const struct param *row, int32_t grain);
 
 /* The same of a (tensor, grain) that this rank's shard of ZeRO-1 has; data NULL: another has it. */
-const struct tensor *part_of_shard(const struct piece *piece, enum part_kind kind);
+const struct tensor *part_of_shard(const struct grain *piece, enum part_kind kind);
 
 /* Lists the parts that this rank owns: of what several ranks hold, each is owned by exactly one,
- * and the bytes are dealt evenly (with ZeRO-1 by model/pieces.h). A tied matrix is the first
+ * and the bytes are dealt evenly (with ZeRO-1 by model/grains.h). A tied matrix is the first
  * stage's. All kinds of a (tensor, grain) have the same owner. Memory of p must have been carved.
  * Local; every rank finds its own part. Errors: ST_ENOMEM. */
 enum status parts_list(struct parts *out, const struct params *p, struct part_owner at);

@@ -4,7 +4,7 @@
 #include "common/checkpoint/hf_config.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/checkpoint/weights.h"
-#include "common/model/pieces.h"
+#include "common/model/grains.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -68,7 +68,7 @@ static enum status make_room(struct save *s)
 }
 
 /* Puts a grain into the shard that it belongs to. */
-static void place_grain(struct save *s, const struct param *row, const struct piece *piece)
+static void place_grain(struct save *s, const struct param *row, const struct grain *piece)
 {
     struct tensor shard = param_view(&s->m->params, row, s->shard, s->m->params.wide);
     struct tensor at = param_grain(row, &shard, piece->grain);
@@ -94,7 +94,7 @@ static enum status fetch_sharded(struct save *s, const struct param *row)
     const struct params *p = &s->m->params;
 
     for (int i = 0; i < p->pieces->n; i++) {
-        const struct piece *piece = &p->pieces->item[i];
+        const struct grain *piece = &p->pieces->item[i];
         size_t bytes = (size_t)(piece->rows * piece->cols) * dtype_size(p->wide);
 
         if (&p->item[piece->item] != row)

@@ -13,7 +13,7 @@
 enum { OUTPUT_MOST = 1 << 20, JOB_SECONDS = 600 };
 
 struct validate_options {
-    bool quick, bounds;
+    bool quick, all, bounds;
     const char *only, *data, *backend;
     int64_t steps, ranks;
 };
@@ -91,11 +91,13 @@ static enum status check(const char *name, struct check_options *o)
     return report_close(&r);
 }
 
-static const struct options_spec *spec_of(struct validate_options *v, struct option table[8],
+static const struct options_spec *spec_of(struct validate_options *v, struct option table[9],
                                           struct options_spec *spec)
 {
     const struct option options[] = {
         {"--quick", 0, NULL, OPTION_SWITCH, &v->quick, 0, 0, "a part of it, in a minute or so"},
+        {"--all", 0, NULL, OPTION_SWITCH, &v->all, 0, 0,
+         "layouts: every TP x PP x DP up to --ranks, other factors pairwise; most of an hour"},
         {"--only", 0, "TEXT", OPTION_TEXT, &v->only, 0, 0, "rows whose name holds TEXT"},
         {"--data", 0, "PATH", OPTION_TEXT, &v->data, 0, 0,
          "gradients: folder of stored values (validation/data); train: text (tinyshakespeare)"},
@@ -107,7 +109,7 @@ static const struct options_spec *spec_of(struct validate_options *v, struct opt
         {"--bounds", 0, NULL, OPTION_SWITCH, &v->bounds, 0, 0, "print the table of bounds, stop"},
         {0}};
 
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < 9; i++)
         table[i] = options[i];
     *spec = (struct options_spec){
         "validate",
@@ -130,7 +132,7 @@ static const struct options_spec *spec_of(struct validate_options *v, struct opt
 enum status command_validate(struct host *job, int argc, char **argv)
 {
     struct validate_options v = {.backend = "ref", .ranks = 8};
-    struct option table[8];
+    struct option table[9];
     struct options_spec spec;
     struct options words;
     struct check_options o;
@@ -146,6 +148,7 @@ enum status command_validate(struct host *job, int argc, char **argv)
     if (words.words == 0)
         return fail(ST_EUSAGE, "validate what? One of " SUBJECTS);
     o = (struct check_options){.quick = v.quick,
+                               .all = v.all,
                                .only = v.only,
                                .data = v.data,
                                .config = words.words > 1 ? words.word[1] : NULL,

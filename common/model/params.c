@@ -2,7 +2,7 @@
 
 #include "common/base/hash.h"
 #include "common/base/rng.h"
-#include "common/model/pieces.h"
+#include "common/model/grains.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -138,7 +138,7 @@ enum status param_set(struct params *p, struct param *row, struct device *dev, c
     size_t n = (size_t)tensor_count(&row->w);
 
     if (p->pieces && p->masters)
-        TRY(pieces_set_masters(p->pieces, p, row, dev, values));
+        TRY(grains_set_masters(p->pieces, p, row, dev, values));
     if (row->master.data) {
         TRY(device_upload(dev, row->master.data, values, n * dtype_size(p->wide)));
         return op_convert(dev, &row->w, &row->master);
@@ -212,7 +212,7 @@ enum status params_init(struct params *p, struct device *dev, uint64_t seed)
     }
     free(values);
     if (st == ST_OK && p->pieces)
-        st = pieces_clear_moments(p->pieces, dev);
+        st = grains_clear_moments(p->pieces, dev);
     return st;
 }
 

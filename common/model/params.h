@@ -12,7 +12,7 @@
 #include "common/model/config.h"
 #include "common/parallel/strategy.h"
 
-struct pieces;
+struct grains;
 
 struct param {
     char name[96];
@@ -44,7 +44,7 @@ struct params {
     size_t flat;                    /* its leading part: all gradients but the second of tied  */
     int all, all_cut, all_whole;    /* tensors of the whole model, whatever stage holds them   */
     uint64_t *known;                /* [all] hashes of their names                             */
-    const struct pieces *pieces;    /* who holds masters and moments; NULL: this rank, all     */
+    const struct grains *pieces;    /* who holds masters and moments; NULL: this rank, all     */
     struct host *dp, *pp;           /* borrowed: the replicas; the stages; NULL: this one alone */
 };
 

@@ -1,8 +1,8 @@
 /* One hash of all weights for every layout. */
 #include "common/backend/host.h"
 #include "common/base/hash.h"
+#include "common/model/grains.h"
 #include "common/model/params.h"
-#include "common/model/pieces.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +51,7 @@ static enum status hash_masters(uint64_t *hashes, const struct params *p, struct
                                 void *buffer)
 {
     for (int i = 0; i < p->pieces->n; i++) {
-        const struct piece *piece = &p->pieces->item[i];
+        const struct grain *piece = &p->pieces->item[i];
         uint64_t *at = &hashes[piece->grain * p->all + p->item[piece->item].index];
 
         if (piece->master.data)

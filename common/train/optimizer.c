@@ -9,9 +9,9 @@
 
 /* ---- opening ---- */
 
-static int counts(const struct optimizer *o, const struct piece *piece)
+static int counts(const struct optimizer *o, const struct grain *piece)
 {
-    return pieces_mine(o->pieces, piece) && !o->model->params.item[piece->item].copy;
+    return grains_mine(o->pieces, piece) && !o->model->params.item[piece->item].copy;
 }
 
 /* How often what is whole stands in the table. */
@@ -20,7 +20,7 @@ static int copies(const struct optimizer *o)
     return PLANTED(PLANTED_NORM_COPIES) ? o->model->tp_size : 1;
 }
 
-static void add_entry(struct optimizer *o, int *n, const struct piece *piece, int64_t entry)
+static void add_entry(struct optimizer *o, int *n, const struct grain *piece, int64_t entry)
 {
     struct optimizer_run *last = &o->run[o->runs - 1];
 
@@ -35,12 +35,12 @@ static void add_entry(struct optimizer *o, int *n, const struct piece *piece, in
 /* Gradient i of a parameter: the joined one; g2 has been added to g by then. */
 static void list_runs(struct optimizer *o)
 {
-    const struct pieces *s = o->pieces;
+    const struct grains *s = o->pieces;
     int n = 0;
 
     for (int c = 0; c < copies(o); c++)
         for (int i = 0; i < s->n; i++) {
-            const struct piece *piece = &s->item[i];
+            const struct grain *piece = &s->item[i];
 
             if (counts(o, piece) && (c == 0 || piece->entry >= o->cut))
                 add_entry(o, &n, piece, piece->entry + c * o->model->params.all_whole);
@@ -60,12 +60,12 @@ static struct adamw_item item_of_row(const struct param *row)
 static void list_items(struct optimizer *o)
 {
     const struct params *p = &o->model->params;
-    const struct pieces *s = o->pieces;
+    const struct grains *s = o->pieces;
 
     for (int i = 0; !s->sharded && i < p->n; i++)
         o->item[o->items++] = item_of_row(&p->item[i]);
     for (int i = 0; s->sharded && i < s->n; i++)
-        if (pieces_mine(s, &s->item[i]))
+        if (grains_mine(s, &s->item[i]))
             o->item[o->items++] = (struct adamw_item){.w = s->item[i].w,
                                                       .master = s->item[i].master,
                                                       .m = s->item[i].m,
@@ -97,7 +97,7 @@ static enum status make_room(struct optimizer *o)
     return ST_OK;
 }
 
-enum status optimizer_open(struct optimizer *o, struct model *m, struct pieces *pieces,
+enum status optimizer_open(struct optimizer *o, struct model *m, struct grains *pieces,
                            const struct optimizer_groups *on, struct arena *state,
                            struct arena *grads)
 {

@@ -5,7 +5,7 @@
  * the tensors that every rank holds whole, once. Who does not hold (or own) an entry leaves a zero,
  * so that adding tables over stages and replicas changes no bit. All of it stays on the device.
  *
- * Gradients are reduced in buckets of whole layers (pieces.h), each as soon as the last micro-batch
+ * Gradients are reduced in buckets of whole layers (grains.h), each as soon as the last micro-batch
  * has been through its layers. With ZeRO-1 a bucket's grains are packed by owner, reduce-scattered,
  * and, once their owners have updated them, gathered again. The sum over replicas is the same tree
  * either way.
@@ -14,8 +14,8 @@
 #define COMMON_TRAIN_OPTIMIZER_H
 
 #include "common/backend/comm.h"
+#include "common/model/grains.h"
 #include "common/model/model.h"
-#include "common/model/pieces.h"
 
 /* Consecutive entries of the table that this rank fills from piece[first ...]. */
 struct optimizer_run {
@@ -31,7 +31,7 @@ struct optimizer_groups {
 
 struct optimizer {
     struct model *model;
-    struct pieces *pieces;
+    struct grains *pieces;
     struct optimizer_groups on;
     struct tensor *piece;      /* gradients that this rank's runs are about              */
     struct optimizer_run *run; /* of the table                                           */
@@ -50,7 +50,7 @@ struct optimizer {
 
 /* Lists pieces and items; parameters, gradients and pieces must have been carved. Takes its small
  * tables from `state`, and with ZeRO what is packed from `grads`. Errors: ST_ENOMEM. */
-enum status optimizer_open(struct optimizer *o, struct model *m, struct pieces *pieces,
+enum status optimizer_open(struct optimizer *o, struct model *m, struct grains *pieces,
                            const struct optimizer_groups *on, struct arena *state,
                            struct arena *grads);
 void optimizer_close(struct optimizer *o);

@@ -12,7 +12,7 @@ enum { UNDER_WAY = 32 }; /* buckets begun before the first is waited for */
 static enum status join(struct optimizer *o, struct device *dev, int reduced)
 {
     struct params *p = &o->model->params;
-    struct pieces *s = o->pieces;
+    struct grains *s = o->pieces;
 
     if (reduced && s->sharded) {
         for (int i = 0; i < s->n; i++)
@@ -96,7 +96,7 @@ static int64_t largest(const int64_t *share, int buckets)
 
 enum status reduce_open(struct optimizer *o, struct arena *grads)
 {
-    const struct pieces *s = o->pieces;
+    const struct grains *s = o->pieces;
     size_t dp = (size_t)s->dp_size, es = dtype_size(o->model->params.wide);
     size_t first = (size_t)largest(s->share, s->buckets) * es;
     size_t second = (size_t)largest(s->share2, s->buckets) * es;
@@ -108,7 +108,7 @@ enum status reduce_open(struct optimizer *o, struct arena *grads)
 }
 
 /* A piece's place among all replicas' shares. */
-static struct tensor slot(void *base, enum dtype dt, const struct piece *piece, int64_t share,
+static struct tensor slot(void *base, enum dtype dt, const struct grain *piece, int64_t share,
                           int64_t at)
 {
     return tensor_view((char *)base + (size_t)(piece->owner * share + at) * dtype_size(dt), dt,
@@ -119,12 +119,12 @@ static struct tensor slot(void *base, enum dtype dt, const struct piece *piece, 
 static enum status pack(struct optimizer *o, struct device *dev, void *base, int b, int second)
 {
     const struct params *p = &o->model->params;
-    const struct pieces *s = o->pieces;
+    const struct grains *s = o->pieces;
     int64_t share = second ? s->share2[b] : s->share[b];
 
     TRY(device_zero(dev, base, (size_t)(share * s->dp_size) * dtype_size(p->wide)));
     for (int i = 0; i < s->n; i++) {
-        const struct piece *piece = &s->item[i];
+        const struct grain *piece = &s->item[i];
         const struct param *row = &p->item[piece->item];
         struct tensor from, to;
 
@@ -140,7 +140,7 @@ static enum status pack(struct optimizer *o, struct device *dev, void *base, int
 /* Where this rank's reduced sums of a bucket begin. */
 static struct tensor own_share(const struct optimizer *o, int b, int second)
 {
-    const struct pieces *s = o->pieces;
+    const struct grains *s = o->pieces;
 
     return tensor_view(second ? s->sum2[b] : s->sum[b], o->model->params.wide, 1,
                        second ? s->share2[b] : s->share[b]);
@@ -159,7 +159,7 @@ static enum status scatter(struct optimizer *o, struct device *dev, void *base, 
 /* One bucket is under way at a time: the next is packed where it stood. */
 static enum status reduce_shards(struct optimizer *o, struct device *dev, int b)
 {
-    const struct pieces *s = o->pieces;
+    const struct grains *s = o->pieces;
     size_t first = (size_t)largest(s->share, s->buckets) * dtype_size(o->model->params.wide);
 
     TRY(comm_wait(o->on.dp));
@@ -235,11 +235,11 @@ enum status optimizer_reduce(struct optimizer *o, struct device *dev)
 /* own: this rank's pieces go out; else everybody's come in. */
 static enum status move_weights(struct optimizer *o, struct device *dev, int b, void *base, int own)
 {
-    const struct pieces *s = o->pieces;
+    const struct grains *s = o->pieces;
     enum dtype dt = o->model->params.work;
 
     for (int i = 0; i < s->n; i++) {
-        const struct piece *piece = &s->item[i];
+        const struct grain *piece = &s->item[i];
         struct tensor packed = slot(base, dt, piece, own ? 0 : s->share[b], piece->at);
         struct tensor w = piece->w;
 
@@ -252,7 +252,7 @@ static enum status move_weights(struct optimizer *o, struct device *dev, int b, 
 
 enum status reduce_share_weights(struct optimizer *o, struct device *dev)
 {
-    const struct pieces *s = o->pieces;
+    const struct grains *s = o->pieces;
     enum dtype dt = o->model->params.work;
 
     for (int b = 0; b < s->buckets; b++) {

@@ -38,7 +38,7 @@ struct step {
     const struct config *cfg;
     struct step_place at;
     struct model model;
-    struct pieces pieces;
+    struct grains pieces;
     struct stage *chunk; /* [chunks]: this rank's runs of blocks; owned            */
     int chunks;
     struct pipe pipe;

@@ -141,14 +141,14 @@ static enum status open_model(struct step *s)
     TRY(params_carve(p, &s->state, s->training && !sharded));
     if (!s->training)
         return ST_OK;
-    TRY(pieces_open(&s->pieces, p, s->at.dp->rank, s->at.dp->size, sharded,
+    TRY(grains_open(&s->pieces, p, s->at.dp->rank, s->at.dp->size, sharded,
                     (size_t)c->parallel.bucket << 20));
     p->pieces = sharded ? &s->pieces : NULL;
     p->dp = s->at.dp_host;
     TRY(params_carve_grads(p, &s->grads,
                            sample_slots(s->begin, s->end, s->micro, c->parallel.layout_exact)));
-    TRY(pieces_carve(&s->pieces, p, &s->state));
-    return pieces_carve_grads(&s->pieces, p, &s->grads);
+    TRY(grains_carve(&s->pieces, p, &s->state));
+    return grains_carve_grads(&s->pieces, p, &s->grads);
 }
 
 /* How each micro-batch joins the sum over samples. */
@@ -260,7 +260,7 @@ void step_close(struct step *s)
         stage_close(&s->chunk[i]);
     free(s->chunk);
     s->chunk = NULL;
-    pieces_close(&s->pieces);
+    grains_close(&s->pieces);
     model_close(&s->model);
     schedule_close(&s->schedule);
     schedule_close(&s->evaluation);

@@ -9,12 +9,12 @@
  * bucket the pairs, largest first, go to the replica that has least of the bucket so far, so that
  * any number of replicas gets even shares; a pair is never cut.
  */
-#ifndef COMMON_MODEL_PIECES_H
-#define COMMON_MODEL_PIECES_H
+#ifndef COMMON_MODEL_GRAINS_H
+#define COMMON_MODEL_GRAINS_H
 
 #include "common/model/params.h"
 
-struct piece {
+struct grain {
     int item;      /* row of the table of parameters                                     */
     int32_t grain; /* of those that this rank holds; 0 for a tensor that is not cut      */
     int owner;     /* dp rank                                                            */
@@ -27,8 +27,8 @@ struct piece {
     struct tensor m, v;     /* does not hold it                                       */
 };
 
-struct pieces {
-    struct piece *item; /* grain-major over the cut tensors, then the whole ones */
+struct grains {
+    struct grain *item; /* grain-major over the cut tensors, then the whole ones */
     int n, buckets;
     int *bucket_of;     /* [params]                                                 */
     int64_t *share;     /* [buckets] elements of the largest share of g             */
@@ -40,32 +40,32 @@ struct pieces {
 
 /* Lists the pairs of p and deals them to dp_size replicas. bucket_bytes: a bucket is closed by the
  * layer that fills it. Local, and the same on all replicas. Errors: ST_ENOMEM. */
-enum status pieces_open(struct pieces *s, const struct params *p, int dp_rank, int dp_size,
+enum status grains_open(struct grains *s, const struct params *p, int dp_rank, int dp_size,
                         int sharded, size_t bucket_bytes);
-void pieces_close(struct pieces *s);
+void grains_close(struct grains *s);
 
 /* A pair; NULL: this rank does not hold it. item: a row of the table; grain: of this rank. */
-const struct piece *pieces_find(const struct pieces *s, int item, int32_t grain);
+const struct grain *grains_find(const struct grains *s, int item, int32_t grain);
 
 /* The replica that owns a pair: item a row of the table, grain counted on this rank. */
-int pieces_owner(const struct pieces *s, int item, int32_t grain);
+int grains_owner(const struct grains *s, int item, int32_t grain);
 
 /* Nonzero when this rank holds a pair's master and moments and updates it. */
-int pieces_mine(const struct pieces *s, const struct piece *piece);
+int grains_mine(const struct grains *s, const struct grain *piece);
 
 /* Sets the views of weights, masters and moments. Sharded: takes the latter, of this rank's pairs
  * alone, from state; params_carve must then have been called without training. */
-enum status pieces_carve(struct pieces *s, const struct params *p, struct arena *state);
+enum status grains_carve(struct grains *s, const struct params *p, struct arena *state);
 
 /* Sets the views of gradients. Sharded: takes this rank's reduced sums from grads. */
-enum status pieces_carve_grads(struct pieces *s, const struct params *p, struct arena *grads);
+enum status grains_carve_grads(struct grains *s, const struct params *p, struct arena *grads);
 
 /* Sharded, with masters: puts values (this rank's shard of row, packed, wide, host memory) into
  * the masters of its pairs; param_set calls it. Errors: ST_ENOMEM and those of the device. */
-enum status pieces_set_masters(const struct pieces *s, const struct params *p,
+enum status grains_set_masters(const struct grains *s, const struct params *p,
                                const struct param *row, struct device *dev, const void *values);
 
 /* Sharded: clears the moments of this rank's pairs; params_init calls it. */
-enum status pieces_clear_moments(const struct pieces *s, struct device *dev);
+enum status grains_clear_moments(const struct grains *s, struct device *dev);
 
 #endif

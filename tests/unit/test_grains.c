@@ -1,5 +1,5 @@
 /* (tensor, grain) pairs and their owners; blocks and their runs; ranks and their places. */
-#include "common/model/pieces.h"
+#include "common/model/grains.h"
 #include "common/model/runs.h"
 #include "common/parallel/mesh.h"
 #include "tests/unit/tiny_model.h"
@@ -21,7 +21,7 @@ enum { FORMS = sizeof forms / sizeof *forms, MOST = 512, EVERY = 1, WHOLE = 1 <<
 struct table {
     struct config cfg;
     struct model m;
-    struct pieces s;
+    struct grains s;
 };
 
 static void open_table(struct table *t, int form, int tp, int rank, int size, size_t bucket)
@@ -29,12 +29,12 @@ static void open_table(struct table *t, int form, int tp, int rank, int size, si
     tiny_model_config(&t->cfg, forms[form], tp);
     OK(model_open(&t->m, &t->cfg, 0, tp, DT_F32));
     params_types(&t->m.params, &t->cfg, DT_F32);
-    OK(pieces_open(&t->s, &t->m.params, rank, size, 1, bucket));
+    OK(grains_open(&t->s, &t->m.params, rank, size, 1, bucket));
 }
 
 static void close_table(struct table *t)
 {
-    pieces_close(&t->s);
+    grains_close(&t->s);
     model_close(&t->m);
 }
 
@@ -60,11 +60,11 @@ static void holds_every_grain_once(struct table *t, int form, int tp, int size, 
 
     (void)form, (void)size, (void)bucket;
     for (int i = 0; i < t->s.n; i++) {
-        const struct piece *x = &t->s.item[i];
+        const struct grain *x = &t->s.item[i];
         const struct param *row = &p->item[x->item];
 
         ck_assert_int_eq(entries[x->entry]++, 0);
-        ck_assert_int_eq(pieces_owner(&t->s, x->item, x->grain), x->owner);
+        ck_assert_int_eq(grains_owner(&t->s, x->item, x->grain), x->owner);
         ck_assert(x->owner >= 0 && x->owner < size);
         ck_assert_int_lt(x->grain, row->cut == CUT_NONE ? 1 : row->grains / tp);
         elements += x->rows * x->cols;
@@ -85,7 +85,7 @@ START_TEST(every_grain_is_there_once)
 }
 END_TEST
 
-static int64_t padded(const struct piece *x)
+static int64_t padded(const struct grain *x)
 {
     return (x->rows * x->cols + 63) / 64 * 64;
 }
@@ -98,7 +98,7 @@ static void shares_are_even(struct table *t, int form, int tp, int size, size_t 
         int64_t has[9] = {0}, largest = 0, most = 0, least = INT64_MAX;
 
         for (int i = 0; i < t->s.n; i++) {
-            const struct piece *x = &t->s.item[i];
+            const struct grain *x = &t->s.item[i];
 
             if (x->bucket != b)
                 continue;
@@ -106,7 +106,7 @@ static void shares_are_even(struct table *t, int form, int tp, int size, size_t 
             largest = padded(x) > largest ? padded(x) : largest;
             ck_assert_int_le(x->at + padded(x), t->s.share[b]);
             for (int j = 0; j < i; j++) {
-                const struct piece *y = &t->s.item[j];
+                const struct grain *y = &t->s.item[j];
 
                 ck_assert(y->bucket != b || y->owner != x->owner || y->at + padded(y) <= x->at ||
                           x->at + padded(x) <= y->at);
@@ -138,7 +138,7 @@ static void all_replicas_agree(struct table *t, int form, int tp, int size, size
         for (int i = 0; i < t->s.n; i++) {
             ck_assert_int_eq(other.s.item[i].owner, t->s.item[i].owner);
             ck_assert_int_eq(other.s.item[i].at, t->s.item[i].at);
-            ck_assert_int_eq(pieces_mine(&other.s, &other.s.item[i]), t->s.item[i].owner == r);
+            ck_assert_int_eq(grains_mine(&other.s, &other.s.item[i]), t->s.item[i].owner == r);
         }
         close_table(&other);
     }
@@ -168,10 +168,10 @@ static void memory_is_shared_out(struct table *t, int form, int tp, int size, si
         open_table(&own, form, tp, r, size, bucket);
         OK(params_carve(&own.m.params, &state, 0));
         OK(params_carve_grads(&own.m.params, &grads, 1));
-        OK(pieces_carve(&own.s, &own.m.params, &state));
-        OK(pieces_carve_grads(&own.s, &own.m.params, &grads));
+        OK(grains_carve(&own.s, &own.m.params, &state));
+        OK(grains_carve_grads(&own.s, &own.m.params, &grads));
         for (int i = 0; i < own.s.n; i++) {
-            const struct piece *x = &own.s.item[i];
+            const struct grain *x = &own.s.item[i];
             int mine = x->owner == r;
 
             ck_assert_int_eq(x->m.data != NULL, mine);
@@ -315,7 +315,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("pieces");
+    Suite *suite = suite_create("grains");
     TCase *tc = tcase_create("all");
     SRunner *runner;
     int failed;

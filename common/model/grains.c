@@ -1,4 +1,4 @@
-#include "common/model/pieces.h"
+#include "common/model/grains.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,13 +22,13 @@ static int32_t most_grains(const struct params *p)
     return most;
 }
 
-static void add(struct pieces *s, const struct params *p, int item, int32_t grain, int64_t entry)
+static void add(struct grains *s, const struct params *p, int item, int32_t grain, int64_t entry)
 {
     const struct param *row = &p->item[item];
     struct tensor t = param_view(p, row, NULL, p->wide);
     int64_t n = local_grains(p, row);
 
-    s->item[s->n++] = (struct piece){.item = item,
+    s->item[s->n++] = (struct grain){.item = item,
                                      .grain = grain,
                                      .bucket = s->bucket_of[item],
                                      .rows = row->cut == CUT_ROWS ? t.rows / n : t.rows,
@@ -36,7 +36,7 @@ static void add(struct pieces *s, const struct params *p, int item, int32_t grai
                                      .entry = entry + row->entry};
 }
 
-static void list(struct pieces *s, const struct params *p)
+static void list(struct grains *s, const struct params *p)
 {
     int32_t grains = most_grains(p);
 
@@ -51,7 +51,7 @@ static void list(struct pieces *s, const struct params *p)
 
 /* ---- dealing ---- */
 
-static void fill_buckets(struct pieces *s, const struct params *p, size_t bucket_bytes)
+static void fill_buckets(struct grains *s, const struct params *p, size_t bucket_bytes)
 {
     size_t bytes = 0;
 
@@ -68,7 +68,7 @@ static void fill_buckets(struct pieces *s, const struct params *p, size_t bucket
     }
 }
 
-static int64_t padded(const struct piece *piece)
+static int64_t padded(const struct grain *piece)
 {
     return (piece->rows * piece->cols + PIECE_ALIGN - 1) / PIECE_ALIGN * PIECE_ALIGN;
 }
@@ -76,7 +76,7 @@ static int64_t padded(const struct piece *piece)
 /* Buckets in order; within one the largest first, equal ones as they are listed. */
 static int before(const void *a, const void *b)
 {
-    const struct piece *x = *(const struct piece *const *)a, *y = *(const struct piece *const *)b;
+    const struct grain *x = *(const struct grain *const *)a, *y = *(const struct grain *const *)b;
 
     if (x->bucket != y->bucket)
         return x->bucket < y->bucket ? -1 : 1;
@@ -97,7 +97,7 @@ static int least(const int64_t *has, const int64_t *all, int replicas)
 }
 
 /* The piece's place behind what its owner has; *share grows with the largest. */
-static int64_t append(int64_t *has, int64_t *share, const struct piece *piece)
+static int64_t append(int64_t *has, int64_t *share, const struct grain *piece)
 {
     int64_t at = has[piece->owner];
 
@@ -108,12 +108,12 @@ static int64_t append(int64_t *has, int64_t *share, const struct piece *piece)
 }
 
 /* has: elements of each replica in this bucket, in this bucket's g2, in all buckets so far. */
-static void deal(struct pieces *s, const struct params *p, struct piece **sorted, int64_t *has)
+static void deal(struct grains *s, const struct params *p, struct grain **sorted, int64_t *has)
 {
     int64_t *has2 = has + s->dp_size, *all = has2 + s->dp_size;
 
     for (int i = 0; i < s->n; i++) {
-        struct piece *piece = sorted[i];
+        struct grain *piece = sorted[i];
 
         if (i > 0 && piece->bucket != sorted[i - 1]->bucket)
             memset(has, 0, 2 * (size_t)s->dp_size * sizeof *has);
@@ -125,9 +125,9 @@ static void deal(struct pieces *s, const struct params *p, struct piece **sorted
     }
 }
 
-static enum status deal_all(struct pieces *s, const struct params *p)
+static enum status deal_all(struct grains *s, const struct params *p)
 {
-    struct piece **sorted = calloc((size_t)s->n, sizeof *sorted);
+    struct grain **sorted = calloc((size_t)s->n, sizeof *sorted);
     int64_t *has = calloc(3 * (size_t)s->dp_size, sizeof *has);
     enum status st = ST_OK;
 
@@ -141,7 +141,7 @@ static enum status deal_all(struct pieces *s, const struct params *p)
     } else {
         for (int i = 0; i < s->n; i++)
             sorted[i] = &s->item[i];
-        qsort(sorted, (size_t)s->n, sizeof(struct piece *), before);
+        qsort(sorted, (size_t)s->n, sizeof(struct grain *), before);
         deal(s, p, sorted, has);
     }
     free(sorted);
@@ -149,28 +149,28 @@ static enum status deal_all(struct pieces *s, const struct params *p)
     return st;
 }
 
-enum status pieces_open(struct pieces *s, const struct params *p, int dp_rank, int dp_size,
+enum status grains_open(struct grains *s, const struct params *p, int dp_rank, int dp_size,
                         int sharded, size_t bucket_bytes)
 {
     size_t most = (size_t)p->n * (size_t)(most_grains(p) + 1);
     enum status st;
 
-    *s = (struct pieces){.dp_rank = dp_rank, .dp_size = dp_size, .sharded = sharded};
+    *s = (struct grains){.dp_rank = dp_rank, .dp_size = dp_size, .sharded = sharded};
     s->item = calloc(most, sizeof *s->item);
     s->bucket_of = calloc((size_t)p->n, sizeof *s->bucket_of);
     if (!s->item || !s->bucket_of) {
-        pieces_close(s);
+        grains_close(s);
         return fail(ST_ENOMEM, "no memory for a table of %zu pieces of tensors", most);
     }
     fill_buckets(s, p, bucket_bytes);
     list(s, p);
     st = deal_all(s, p);
     if (st != ST_OK)
-        pieces_close(s);
+        grains_close(s);
     return st;
 }
 
-void pieces_close(struct pieces *s)
+void grains_close(struct grains *s)
 {
     free(s->item);
     free(s->bucket_of);
@@ -178,10 +178,10 @@ void pieces_close(struct pieces *s)
     free(s->share2);
     free(s->sum);
     free(s->sum2);
-    *s = (struct pieces){0};
+    *s = (struct grains){0};
 }
 
-const struct piece *pieces_find(const struct pieces *s, int item, int32_t grain)
+const struct grain *grains_find(const struct grains *s, int item, int32_t grain)
 {
     for (int i = 0; i < s->n; i++)
         if (s->item[i].item == item && s->item[i].grain == grain)
@@ -189,21 +189,21 @@ const struct piece *pieces_find(const struct pieces *s, int item, int32_t grain)
     return NULL;
 }
 
-int pieces_owner(const struct pieces *s, int item, int32_t grain)
+int grains_owner(const struct grains *s, int item, int32_t grain)
 {
-    const struct piece *piece = pieces_find(s, item, grain);
+    const struct grain *piece = grains_find(s, item, grain);
 
     return piece ? piece->owner : -1;
 }
 
-int pieces_mine(const struct pieces *s, const struct piece *piece)
+int grains_mine(const struct grains *s, const struct grain *piece)
 {
     return !s->sharded || piece->owner == s->dp_rank;
 }
 
 /* ---- memory ---- */
 
-static enum status take(struct arena *a, struct tensor *t, const struct piece *piece, enum dtype dt)
+static enum status take(struct arena *a, struct tensor *t, const struct grain *piece, enum dtype dt)
 {
     void *p;
 
@@ -217,10 +217,10 @@ static struct tensor grain_of(const struct param *row, const struct tensor *t, i
     return t->data ? param_grain(row, t, grain) : *t;
 }
 
-enum status pieces_carve(struct pieces *s, const struct params *p, struct arena *state)
+enum status grains_carve(struct grains *s, const struct params *p, struct arena *state)
 {
     for (int i = 0; i < s->n; i++) {
-        struct piece *piece = &s->item[i];
+        struct grain *piece = &s->item[i];
         const struct param *row = &p->item[piece->item];
 
         piece->w = grain_of(row, &row->w, piece->grain);
@@ -228,7 +228,7 @@ enum status pieces_carve(struct pieces *s, const struct params *p, struct arena 
             piece->master = grain_of(row, &row->master, piece->grain);
             piece->m = grain_of(row, &row->m, piece->grain);
             piece->v = grain_of(row, &row->v, piece->grain);
-        } else if (pieces_mine(s, piece)) {
+        } else if (grains_mine(s, piece)) {
             if (p->masters)
                 TRY(take(state, &piece->master, piece, p->wide));
             TRY(take(state, &piece->m, piece, p->moments));
@@ -239,7 +239,7 @@ enum status pieces_carve(struct pieces *s, const struct params *p, struct arena 
 }
 
 /* The sums of bucket b that this rank owns lie together: what a reduce-scatter fills. */
-static enum status carve_share(struct pieces *s, const struct params *p, struct arena *grads, int b)
+static enum status carve_share(struct grains *s, const struct params *p, struct arena *grads, int b)
 {
     size_t es = dtype_size(p->wide);
 
@@ -247,9 +247,9 @@ static enum status carve_share(struct pieces *s, const struct params *p, struct 
     if (s->share2[b])
         TRY(arena_take(grads, &s->sum2[b], (size_t)s->share2[b] * es));
     for (int i = 0; i < s->n; i++) {
-        struct piece *piece = &s->item[i];
+        struct grain *piece = &s->item[i];
 
-        if (piece->bucket != b || !pieces_mine(s, piece))
+        if (piece->bucket != b || !grains_mine(s, piece))
             continue;
         piece->g = tensor_view((char *)s->sum[b] + (size_t)piece->at * es, p->wide, piece->rows,
                                piece->cols);
@@ -260,10 +260,10 @@ static enum status carve_share(struct pieces *s, const struct params *p, struct 
     return ST_OK;
 }
 
-enum status pieces_carve_grads(struct pieces *s, const struct params *p, struct arena *grads)
+enum status grains_carve_grads(struct grains *s, const struct params *p, struct arena *grads)
 {
     for (int i = 0; !s->sharded && i < s->n; i++) {
-        struct piece *piece = &s->item[i];
+        struct grain *piece = &s->item[i];
         const struct param *row = &p->item[piece->item];
 
         piece->g = grain_of(row, &row->g, piece->grain);
@@ -276,7 +276,7 @@ enum status pieces_carve_grads(struct pieces *s, const struct params *p, struct 
 
 /* ---- values ---- */
 
-enum status pieces_set_masters(const struct pieces *s, const struct params *p,
+enum status grains_set_masters(const struct grains *s, const struct params *p,
                                const struct param *row, struct device *dev, const void *values)
 {
     struct tensor all = param_view(p, row, NULL, p->wide);
@@ -285,7 +285,7 @@ enum status pieces_set_masters(const struct pieces *s, const struct params *p,
     enum status st = packed ? ST_OK : fail(ST_ENOMEM, "no memory to set %s", row->name);
 
     for (int i = 0; st == ST_OK && i < s->n; i++) {
-        const struct piece *piece = &s->item[i];
+        const struct grain *piece = &s->item[i];
         int64_t row0 = row->cut == CUT_ROWS ? piece->grain * piece->rows : 0;
         int64_t col0 = row->cut == CUT_COLS ? piece->grain * piece->cols : 0;
 
@@ -302,10 +302,10 @@ enum status pieces_set_masters(const struct pieces *s, const struct params *p,
     return st;
 }
 
-enum status pieces_clear_moments(const struct pieces *s, struct device *dev)
+enum status grains_clear_moments(const struct grains *s, struct device *dev)
 {
     for (int i = 0; i < s->n; i++) {
-        const struct piece *piece = &s->item[i];
+        const struct grain *piece = &s->item[i];
         size_t bytes = (size_t)tensor_count(&piece->m) * dtype_size(piece->m.dtype);
 
         if (!piece->m.data)
