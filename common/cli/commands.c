@@ -13,6 +13,7 @@ const struct command *commands(void)
         {"data", "makes token shards from text, and looks into them", 0, command_data, NULL},
         {"launch", "runs a command as a job of several ranks", 0, NULL, launch_command},
         {"generate", "writes text with a trained model", 1, command_generate, NULL},
+        {"tokenize", "turns text into token ids, and back", 0, command_tokenize, NULL},
         {"bench", "times products, attention, blocks or whole steps", 1, command_bench, NULL},
         {"validate", "compares with formulas, stored values, other layouts", 0, command_validate,
          NULL},

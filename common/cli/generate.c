@@ -14,14 +14,15 @@
 
 /* What the command line says; what it leaves out is -1 or NULL and comes from section sample. */
 struct wishes {
-    const char *prompt;
+    const char *prompt, *stop;
     int64_t tokens, top_k, seed;
     double temperature;
     bool no_cache, past_end;
 };
 
 enum {
-    OPTIONS = 8,
+    OPTIONS = 9,
+    STOPS = 32,     /* tokens that --stop names */
     SMALL = 8000000 /* parameters: a token of fewer is less work than waking up threads */
 };
 
@@ -32,6 +33,9 @@ struct speaker {
     struct place place;
     struct model model;
     void *weights; /* device memory */
+    int framed;    /* prompts get what the tokenizer puts around a text */
+    int32_t stops[STOPS];
+    int stop_count;
 };
 
 static void fill_options(struct option *table, struct wishes *w)
@@ -46,6 +50,8 @@ static void fill_options(struct option *table, struct wishes *w)
         {"--top-k", 'k', "K", OPTION_INT, &w->top_k, 0, 1 << 24,
          "draw from the K likeliest tokens; 0 = from all (sample.top_k)"},
         {"--seed", 's', "S", OPTION_INT, &w->seed, 0, INT64_MAX, "of the draws (sample.seed)"},
+        {"--stop", 0, "LIST", OPTION_TEXT, &w->stop, 0, 0,
+         "tokens that end the text too: texts or ids, with commas between them"},
         {"--past-end", 0, NULL, OPTION_SWITCH, &w->past_end, 0, 0,
          "go on after the end of a document"},
         {"--no-cache", 0, NULL, OPTION_SWITCH, &w->no_cache, 0, 0,
@@ -57,9 +63,26 @@ static void fill_options(struct option *table, struct wishes *w)
 
 /* ---- the model ---- */
 
+/* A folder of Hugging Face's brings its tokenizer, unless the user named one. */
+static enum status find_tokenizer(struct config *cfg, const char *folder)
+{
+    char key[WEIGHTS_PATH + sizeof "data.tokenizer="];
+
+    if (cfg->origin[config_find("data.tokenizer") - config_keys()] != ORIGIN_DEFAULT)
+        return ST_OK;
+    if (!tokenizer_in(folder))
+        return fail(ST_ECONFIG,
+                    "%s has no " WEIGHTS_SETTINGS " and no tokenizer.json, so its tokenizer is not "
+                    "known; name it, as in data.tokenizer=bytes or data.tokenizer=PATH",
+                    folder);
+    snprintf(key, sizeof key, "data.tokenizer=%s", folder);
+    return config_override(cfg, key);
+}
+
 /* The settings that the weights were saved with, on one rank; or, for a folder of Hugging Face's,
- * the model's shape and defaults. */
-static enum status read_settings(struct config *cfg, const char *folder,
+ * the model's shape and defaults. *framed: such a model's prompts are framed as its tokenizer says;
+ * a model that was trained here has not seen that. */
+static enum status read_settings(struct config *cfg, int *framed, const char *folder,
                                  const struct options *words)
 {
     char path[WEIGHTS_PATH + sizeof WEIGHTS_SETTINGS];
@@ -73,12 +96,8 @@ static enum status read_settings(struct config *cfg, const char *folder,
     if (!cfg->parallel.layout_exact)
         cfg->parallel.grains = 0; /* a rank is one grain */
     TRY(options_override(cfg, words));
-    if (!settings && cfg->origin[config_find("data.tokenizer") - config_keys()] == ORIGIN_DEFAULT)
-        return fail(ST_ECONFIG,
-                    "%s has no " WEIGHTS_SETTINGS ", so its tokenizer is not known; name it, as in "
-                    "data.tokenizer=bytes",
-                    folder);
-    return ST_OK;
+    *framed = !settings;
+    return settings ? ST_OK : find_tokenizer(cfg, folder);
 }
 
 static enum status open_weights(struct speaker *s)
@@ -92,11 +111,43 @@ static enum status open_weights(struct speaker *s)
     return weights_load(&s->model, s->place.at.dev, s->folder);
 }
 
-static enum status open_speaker(struct speaker *s, struct host *job, const struct options *words)
+/* The id of one entry of --stop: a token's text, or digits. */
+static enum status read_stop(int32_t *id, const struct tokenizer *t, const char *text, size_t n)
+{
+    size_t digits = strspn(text, "0123456789");
+
+    *id = tokenizer_find(t, text, (int64_t)n);
+    if (*id < 0 && n > 0 && digits >= n && n < 10)
+        *id = (int32_t)strtol(text, NULL, 10);
+    if (*id < 0 || *id >= t->vocab)
+        return fail(
+            ST_EUSAGE,
+            "--stop: '%.*s' is no token of tokenizer '%s', and no id from 0 to %d; `narrows "
+            "tokenize` shows what it is cut into",
+            (int)n, text, t->name, (int)t->vocab - 1);
+    return ST_OK;
+}
+
+static enum status read_stops(struct speaker *s, const char *list)
+{
+    while (list) {
+        size_t n = strcspn(list, ",");
+
+        if (s->stop_count == STOPS)
+            return fail(ST_EUSAGE, "--stop names more than %d tokens", STOPS);
+        TRY(read_stop(&s->stops[s->stop_count++], &s->tokenizer, list, n));
+        list = list[n] ? list + n + 1 : NULL;
+    }
+    return ST_OK;
+}
+
+static enum status open_speaker(struct speaker *s, struct host *job, const struct options *words,
+                                const char *stop)
 {
     TRY(weights_find(s->folder, words->word[0]));
-    TRY(read_settings(&s->cfg, s->folder, words));
+    TRY(read_settings(&s->cfg, &s->framed, s->folder, words));
     TRY(tokenizer_open(&s->tokenizer, s->cfg.data.tokenizer));
+    TRY(read_stops(s, stop));
     TRY(config_resolve(&s->cfg, 1, s->tokenizer.vocab));
     TRY(config_validate(&s->cfg, 1));
     TRY(model_open(&s->model, &s->cfg, 0, 1, place_wide(&s->cfg)));
@@ -147,6 +198,9 @@ static struct generate_request request(const struct speaker *s, const struct wis
         q.sampler.seed = (uint64_t)w->seed;
     q.uncached = w->no_cache;
     q.past_end = w->past_end;
+    q.framed = s->framed;
+    q.stops = s->stops;
+    q.stop_count = s->stop_count;
     q.stop = interrupt_requested;
     q.write = write_text;
     q.context = stdout;
@@ -167,7 +221,7 @@ static enum status speak(struct speaker *s, const struct wishes *w)
     passes = r.ended ? r.tokens : r.tokens - 1;
     TRY(write_text(stdout, "\n", 1));
     fprintf(stderr, "%lld tokens%s in %.2f s, %.1f tokens/s; prompt of %lld tokens in %.2f s\n",
-            (long long)r.tokens, r.ended ? " to the end of the document" : "", r.seconds,
+            (long long)r.tokens, r.ended ? " to the end" : "", r.seconds,
             r.seconds > 0 ? (double)passes / r.seconds : 0.0, (long long)r.prompt_tokens,
             r.prompt_seconds);
     return st;
@@ -187,7 +241,7 @@ static enum status generate(struct host *job, const struct options *words, const
     s = calloc(1, sizeof *s);
     if (!s)
         return fail(ST_ENOMEM, "no memory for a model");
-    st = open_speaker(s, job, words);
+    st = open_speaker(s, job, words, w->stop);
     if (st == ST_OK)
         st = speak(s, w);
     close_speaker(s);

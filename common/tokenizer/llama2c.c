@@ -45,7 +45,7 @@ static enum status add_piece(struct pieces *p, struct byte_list *piece, const ch
 static enum status read_tokens(struct pieces *p, struct byte_list *piece,
                                const struct byte_list *content)
 {
-    int32_t most = content->count >= HEAD ? number(content->bytes) : 0;
+    int32_t most = content->count >= HEAD ? number(content->bytes) : 0, longest = 0;
     int64_t at = HEAD;
 
     while (at < content->count) {
@@ -62,7 +62,11 @@ static enum status read_tokens(struct pieces *p, struct byte_list *piece,
         memcpy(&score, entry, sizeof score);
         TRY(add_piece(p, piece, entry + ENTRY, n, score));
         at += ENTRY + n;
+        longest = n > longest ? n : longest;
     }
+    if (longest != most)
+        return fail(ST_EFORMAT, "its longest token has %d bytes, not %d: the file was cut off",
+                    (int)longest, (int)most);
     if (p->count < FIRST_PIECE)
         return fail(ST_EFORMAT, "the file has %d tokens; the special ones and bytes alone are %d",
                     (int)p->count, FIRST_PIECE);

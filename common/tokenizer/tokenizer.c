@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { PATH = 4096 };
+
 /* Opens what the content of a file says. A .model is a message whose first field is a text; a
  * tokenizer.bin begins with a small number of 4 bytes. */
 static enum status open_content(struct tokenizer *t, const struct byte_list *content,
@@ -48,19 +50,35 @@ static enum status open_file(struct tokenizer *t, const char *path)
     return st;
 }
 
-/* The tokenizer of a folder. */
-static enum status open_folder(struct tokenizer *t, const char *folder)
+/* The path of the tokenizer in a folder; 0 when there is none. */
+static int find_in(char path[PATH], const char *folder)
 {
     static const char *const names[] = {"tokenizer.json", "tokenizer.model"};
-    char path[4096];
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        snprintf(path, PATH, "%s/%s", folder, names[i]);
         if (file_exists(path))
-            return open_file(t, path);
+            return 1;
     }
-    return fail(ST_ECONFIG, "folder %s has no tokenizer.json and no tokenizer.model; name the file",
-                folder);
+    return 0;
+}
+
+int tokenizer_in(const char *folder)
+{
+    char path[PATH];
+
+    return find_in(path, folder);
+}
+
+static enum status open_folder(struct tokenizer *t, const char *folder)
+{
+    char path[PATH];
+
+    if (!find_in(path, folder))
+        return fail(ST_ECONFIG,
+                    "folder %s has no tokenizer.json and no tokenizer.model; name the file",
+                    folder);
+    return open_file(t, path);
 }
 
 static enum status open_named(struct tokenizer *t, const char *name)

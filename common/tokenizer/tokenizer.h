@@ -49,12 +49,15 @@ struct tokenizer {
     void (*close)(struct tokenizer *t);
 };
 
-/* The tokenizer of that name: "bytes", or a path. Release with tokenizer_close; on failure nothing
- * is left open. Local. Errors: ST_ECONFIG for a name that is neither known nor a file's; ST_EIO for
- * a file that cannot be read; ST_EFORMAT for one whose content is wrong or not supported, with the
- * place and the reason; ST_ENOMEM. */
+/* The tokenizer of that name: "bytes", or the path of a file or of a folder with one. Release with
+ * tokenizer_close; on failure nothing is left open. Local. Errors: ST_ECONFIG for a name that is
+ * neither known nor a file's; ST_EIO for a file that cannot be read; ST_EFORMAT for one whose
+ * content is wrong or not supported, with the place and the reason; ST_ENOMEM. */
 enum status tokenizer_open(struct tokenizer *t, const char *name);
 void tokenizer_close(struct tokenizer *t);
+
+/* Whether tokenizer_open finds a tokenizer in that folder: a tokenizer.json or tokenizer.model. */
+int tokenizer_in(const char *folder);
 
 /* Appends the ids of n bytes. Without TOKENIZER_SPECIAL no special id comes out of text, and
  * without TOKENIZER_FRAME none is added. Bytes that are not UTF-8 are allowed where the tokenizer

@@ -13,9 +13,10 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the first byte of a k
 static enum status no_token(const unsigned char *c, int length, const char *what)
 {
     char hex[16] = "";
+    size_t used = 0;
 
     for (int i = 0; i < length && i < 4; i++)
-        snprintf(hex + 3 * i, sizeof hex - 3 * (size_t)i, "%s%02x", i ? " " : "", c[i]);
+        used += (size_t)snprintf(hex + used, sizeof hex - used, "%s%02x", i ? " " : "", c[i]);
     return fail(ST_EFORMAT,
                 "the tokenizer has no token for the %s %s, and none for what is unknown", what,
                 hex);

@@ -191,8 +191,8 @@ static enum status push_prompt(struct text_run *r, struct generate_result *resul
     const struct tokenizer *t = r->t;
     int32_t first = t->end >= 0 ? t->end : t->begin >= 0 ? t->begin : 0;
     struct token_list ids = {0};
-    enum status st = tokenizer_encode(&ids, t, r->q->prompt, r->q->prompt_bytes,
-                                      TOKENIZER_SPECIAL | TOKENIZER_FRAME);
+    unsigned how = TOKENIZER_SPECIAL | (r->q->framed ? TOKENIZER_FRAME : 0u);
+    enum status st = tokenizer_encode(&ids, t, r->q->prompt, r->q->prompt_bytes, how);
 
     if (st == ST_OK && ids.count == 0) /* what stands before a document: the end of another one */
         st = list_tokens_add(&ids, &first, 1);
@@ -205,6 +205,16 @@ static enum status push_prompt(struct text_run *r, struct generate_result *resul
     return st;
 }
 
+/* Whether the text ends where that token would come. */
+static int ends(const struct text_run *r, int32_t token)
+{
+    int found = token == r->t->end && !r->q->past_end;
+
+    for (int i = 0; i < r->q->stop_count; i++)
+        found |= token == r->q->stops[i];
+    return found;
+}
+
 static enum status write_tokens(struct text_run *r, struct generate_result *result, int one_rank)
 {
     const float *logits;
@@ -215,7 +225,7 @@ static enum status write_tokens(struct text_run *r, struct generate_result *resu
         if (result->tokens == 0)
             result->prompt_seconds = lap(r);
         TRY(sampler_pick(&token, &r->q->sampler, logits, r->vocab, 0, r->g.total));
-        if (token == r->t->end && !r->q->past_end) {
+        if (ends(r, token)) {
             result->ended = 1;
             return ST_OK;
         }

@@ -46,8 +46,11 @@ struct generate_request {
     int64_t prompt_bytes;
     int64_t tokens; /* most tokens to write */
     struct sampler sampler;
-    int uncached;      /* no cache: slower, the same text */
-    int past_end;      /* does not stop at the end of a document */
+    int uncached;         /* no cache: slower, the same text */
+    int past_end;         /* does not stop at the end of a document */
+    int framed;           /* the prompt gets what the tokenizer puts around a text (a begin id) */
+    const int32_t *stops; /* more ids that end the text, stop_count of them; not owned */
+    int stop_count;
     int (*stop)(void); /* polled for each token on one rank, may be NULL */
 
     /* Takes text as it comes, in whole UTF-8 characters (and bytes that are none). May be NULL. */
@@ -57,7 +60,7 @@ struct generate_request {
 
 struct generate_result {
     int64_t prompt_tokens, tokens; /* tokens: an end of document that stopped it is not counted */
-    int ended;                     /* stopped at the end of a document */
+    int ended;                     /* stopped at the end of a document, or at one of stops */
     double prompt_seconds;         /* to the logits after the prompt */
     double seconds;                /* for the tokens after that */
 };
