@@ -1,6 +1,7 @@
 #include "validation/expected.h"
 
 #include "common/base/arena.h"
+#include "common/model/runs.h"
 
 /* What a block, or an end, sends for one token. */
 struct share {
@@ -117,12 +118,43 @@ static int64_t aligned(int64_t n, int64_t p, int64_t bytes)
     return (n / p + unit - 1) / unit * unit;
 }
 
-/* Elements of this rank's gradients as they lie in memory; a tied matrix has two. */
-static int64_t gradient_elements(const struct config *c, int64_t bytes)
+/* Tensors that every TP rank holds whole. */
+static int64_t whole_tensors(const struct config *c)
+{
+    int64_t biases = c->model.qkv_bias && c->parallel.strategy == STRATEGY_VANILLA && !is_strong(c)
+                         ? 3 * c->model.layers
+                         : 0;
+
+    return c->parallel.strategy == STRATEGY_BTP ? 0 : 2 * c->model.layers + 1 + biases;
+}
+
+/* What a stage holds. */
+struct holding {
+    int64_t layers, runs; /* runs: virtual stages */
+    int first, last;
+};
+
+static struct holding holding_of(const struct config *c, int stage)
+{
+    int pp = (int)c->parallel.pp, v = pp > 1 ? (int)c->parallel.virtual_stages : 1;
+    int first[RUNS_MAX + 1] = {0, (int)c->model.layers};
+    struct holding h = {.runs = v, .first = stage == 0, .last = stage == pp - 1};
+
+    if (pp > 1 && runs_deal(first, c, pp * v) != ST_OK)
+        return h; /* a configuration that config_validate refuses */
+    for (int i = stage; i < pp * v; i += pp)
+        h.layers += first[i + 1] - first[i];
+    return h;
+}
+
+/* Elements of this rank's gradients as they lie in memory; a tied matrix has two, on both its
+ * stages. */
+static int64_t gradient_elements(const struct config *c, const struct holding *h, int64_t bytes)
 {
     struct sizes s = sizes_of(c);
     int64_t gain_p = c->parallel.strategy == STRATEGY_BTP ? s.p : 1, r = s.r, sum = 0;
     int64_t heads_p = c->parallel.strategy != STRATEGY_VANILLA || is_strong(c) ? s.p : 1;
+    int64_t ends = c->model.tied ? 2 * (h->first || h->last) : h->first + h->last;
     const int64_t io[7][2] = {{s.d, s.d}, {s.d, s.k}, {s.d, s.k}, {s.d, s.d},
                               {s.d, s.f}, {s.d, s.f}, {s.f, s.d}};
 
@@ -134,51 +166,91 @@ static int64_t gradient_elements(const struct config *c, int64_t bytes)
     sum += 2 * aligned(s.d, gain_p, bytes);
     if (c->model.qkv_bias)
         sum += aligned(s.d, heads_p, bytes) + 2 * aligned(s.k, heads_p, bytes);
-    return c->model.layers * sum + aligned(s.d, gain_p, bytes) +
-           2 * aligned(config_vocab_padded(c) * s.d, s.p, bytes);
+    return h->layers * sum + h->last * aligned(s.d, gain_p, bytes) +
+           ends * aligned(config_vocab_padded(c) * s.d, s.p, bytes);
 }
 
+/* calls with `elements` in all; times: how often a rank sends its (n-1)/n of them. */
+static void add(struct expected_row *row, int64_t calls, int64_t elements, int64_t bytes, int64_t n,
+                int times)
+{
+    if (n == 1 || calls == 0)
+        return;
+    row->calls += calls;
+    row->elements += elements;
+    row->bytes += times * elements * bytes * (n - 1) / n;
+}
+
+/* Sends, and the ring's share of collectives, of a row of section 8 for `times` tokens. */
 static void put(struct expected_row *row, struct share share, int64_t layers, int64_t micros,
-                int64_t tokens)
+                int64_t tokens, int64_t p, int64_t bytes)
 {
+    int64_t times = layers * micros * tokens;
+
+    if (p == 1)
+        return;
     row->calls = share.calls * layers * micros;
-    row->reduced = share.reduced * layers * micros * tokens;
-    row->scattered = share.scattered * layers * micros * tokens;
+    row->elements = (share.reduced + share.scattered) * times;
+    row->bytes = (2 * share.reduced + share.scattered) * times * bytes * (p - 1) / p;
 }
 
-void expected_step(struct expected_row row[LEDGER_COUNT], const struct config *c)
+static void put_sends(struct expected_row *row, const struct config *c, const struct holding *h,
+                      int64_t micros, int64_t tokens, int64_t wide)
 {
-    int64_t dp = c->parallel.dp, p = c->parallel.tp, layers = c->model.layers;
+    int64_t d = c->model.width, p = c->parallel.tp;
+    int64_t act = c->train.precision == PRECISION_BF16 ? 2 : wide;
+    int64_t stream = tokens * (c->parallel.strategy == STRATEGY_BTP ? d / p : d);
+    int64_t sends = micros * (2 * h->runs - h->first - h->last);
+
+    if (c->parallel.pp == 1)
+        return;
+    *row = (struct expected_row){
+        .calls = sends, .elements = sends * stream, .bytes = sends * stream * act};
+    if (c->model.tied && (h->first || h->last)) {
+        int64_t matrix = config_vocab_padded(c) * d / p;
+
+        row->calls++;
+        row->elements += matrix;
+        row->bytes += matrix * wide;
+    }
+}
+
+static void put_norm(struct expected_row *row, const struct config *c)
+{
+    int64_t cut = c->parallel.grains * cut_tensors(c), all = cut + whole_tensors(c);
+    int sharded = c->parallel.zero && c->parallel.dp > 1;
+
+    add(row, 1, cut, 8, c->parallel.tp, 1);
+    add(row, sharded, all, 8, c->parallel.dp, 2);
+    add(row, 1, all, 8, c->parallel.pp, 2);
+}
+
+void expected_step(struct expected_row row[LEDGER_COUNT], const struct config *c,
+                   const struct expected_place *at)
+{
+    int64_t dp = c->parallel.dp, p = c->parallel.tp;
     int64_t micros = c->train.batch / dp / c->train.micro_batch;
     int64_t tokens = c->train.micro_batch * c->train.seq;
     int64_t wide = c->train.precision == PRECISION_FP64 ? 8 : 4;
+    struct holding h = holding_of(c, at->stage);
+    int64_t l = h.layers;
 
     for (int i = 0; i < LEDGER_COUNT; i++)
-        row[i] = (struct expected_row){.bytes = wide, .ranks = p};
-    if (dp > 1)
-        row[LEDGER_DP] = (struct expected_row){
-            .calls = 1, .reduced = gradient_elements(c, wide), .bytes = wide, .ranks = dp};
-    if (p == 1)
-        return;
-    put(&row[LEDGER_TP_FORWARD], block_forward_share(c), layers, micros, tokens);
-    put(&row[LEDGER_TP_BACKWARD], block_backward_share(c), layers, micros, tokens);
-    put(&row[LEDGER_TP_RECOMPUTE], recompute_share(c), layers, micros, tokens);
-    put(&row[LEDGER_NORM_FORWARD], statistics_share(c), layers, micros, tokens);
-    put(&row[LEDGER_NORM_BACKWARD], statistics_share(c), layers, micros, tokens);
-    put(&row[LEDGER_EMBED], embed_share(c), 1, micros, tokens);
-    put(&row[LEDGER_HEAD], head_share(c), 1, micros, tokens);
-    row[LEDGER_NORM2] = (struct expected_row){
-        .calls = 1, .scattered = c->parallel.grains * cut_tensors(c), .bytes = 8, .ranks = p};
-}
-
-int64_t expected_elements(const struct expected_row *row)
-{
-    return row->reduced + row->scattered;
-}
-
-int64_t expected_bytes(const struct expected_row *row)
-{
-    return (2 * row->reduced + row->scattered) * row->bytes * (row->ranks - 1) / row->ranks;
+        row[i] = (struct expected_row){0};
+    if (!c->parallel.zero)
+        add(&row[LEDGER_DP], 1, gradient_elements(c, &h, wide), wide, dp, 2);
+    else
+        add(&row[LEDGER_ZERO], 2 + (at->share2 > 0), dp * (2 * at->share + at->share2), wide, dp,
+            1);
+    put(&row[LEDGER_TP_FORWARD], block_forward_share(c), l, micros, tokens, p, wide);
+    put(&row[LEDGER_TP_BACKWARD], block_backward_share(c), l, micros, tokens, p, wide);
+    put(&row[LEDGER_TP_RECOMPUTE], recompute_share(c), l, micros, tokens, p, wide);
+    put(&row[LEDGER_NORM_FORWARD], statistics_share(c), l, micros, tokens, p, wide);
+    put(&row[LEDGER_NORM_BACKWARD], statistics_share(c), l, micros, tokens, p, wide);
+    put(&row[LEDGER_EMBED], embed_share(c), h.first, micros, tokens, p, wide);
+    put(&row[LEDGER_HEAD], head_share(c), h.last, micros, tokens, p, wide);
+    put_sends(&row[LEDGER_PP], c, &h, micros, tokens, wide);
+    put_norm(&row[LEDGER_NORM2], c);
 }
 
 double expected_flops(const struct config *c)

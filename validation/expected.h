@@ -6,21 +6,23 @@
 #include "common/backend/ledger.h"
 #include "common/model/config.h"
 
-/* One purpose of the ledger. Elements of the whole tensors, apart by kind of collective: a ring
- * sends 2 (p-1)/p of an all-reduce and (p-1)/p of an all-gather or reduce-scatter. */
+/* One purpose of the ledger: calls, elements of the whole tensors, and bytes that a rank sends: in
+ * a ring 2 (n-1)/n of an all-reduce among n and (n-1)/n of an all-gather or reduce-scatter. */
 struct expected_row {
-    int64_t calls, reduced, scattered;
-    int64_t bytes; /* of one element */
-    int64_t ranks; /* of the group */
+    int64_t calls, elements, bytes;
 };
 
-/* Row by purpose, for a resolved configuration with an fp32 or fp64 payload and equal shares of
- * the batch. */
-void expected_step(struct expected_row row[LEDGER_COUNT], const struct config *cfg);
+/* Whose step. share, share2: elements of the largest share of ZeRO-1 (model/grains.h), of first
+ * and second gradients; they follow from a deal, not from a formula. */
+struct expected_place {
+    int stage;
+    int64_t share, share2;
+};
 
-/* Elements, and bytes that a rank sends. */
-int64_t expected_elements(const struct expected_row *row);
-int64_t expected_bytes(const struct expected_row *row);
+/* Row by purpose, for a resolved configuration with an fp32 or fp64 payload, equal shares of the
+ * batch, and all gradients in one bucket. */
+void expected_step(struct expected_row row[LEDGER_COUNT], const struct config *cfg,
+                   const struct expected_place *at);
 
 /* Floating-point operations of a training step per token: section 9. */
 double expected_flops(const struct config *cfg);

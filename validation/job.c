@@ -77,7 +77,7 @@ static enum status run_in(struct job *j, const struct check_options *o, const ch
 enum status job_run(struct job *j, const struct check_options *o, const struct config *cfg,
                     const char *words, ...)
 {
-    int ranks = (int)(cfg->parallel.tp * cfg->parallel.dp);
+    int ranks = (int)(cfg->parallel.tp * cfg->parallel.dp * cfg->parallel.pp);
     char text[CASE_WORDS], folder[TEMPDIR_PATH];
     enum status st;
     va_list ap;

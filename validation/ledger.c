@@ -1,4 +1,5 @@
 /* Counted traffic and operations against the closed formulas of docs/math.md. */
+#include "common/model/grains.h"
 #include "common/train/place.h"
 #include "common/train/step.h"
 #include "validation/cases.h"
@@ -46,39 +47,83 @@ static const char *const variants[] = {
     "train.micro_batch=1 parallel.dp=2",
     "parallel.dp=2 model.tied=on",
     "parallel.dp=4 train.precision=fp64",
+    "parallel.pp=2 train.micro_batch=2",
+    "parallel.pp=4 parallel.dp=2 model.tied=on train.micro_batch=1 parallel.schedule=gpipe",
+    "parallel.pp=2 parallel.schedule=interleaved parallel.virtual_stages=2 train.micro_batch=1",
+    "parallel.dp=4 parallel.zero=1",
+    "parallel.dp=2 parallel.zero=1 parallel.pp=2 model.tied=on train.micro_batch=2",
 };
 enum { VARIANTS = sizeof variants / sizeof *variants };
 
 /* Describes the first purpose whose counts are not the expected ones into where; 0 when none. */
-static int ledger_differs(char where[256], const struct ledger *l, const struct config *cfg)
+static int ledger_differs(char where[256], const struct ledger *l, const struct config *cfg,
+                          const struct expected_place *at)
 {
     struct expected_row want[LEDGER_COUNT];
 
-    expected_step(want, cfg);
+    expected_step(want, cfg, at);
     for (int i = 0; i < LEDGER_COUNT; i++) {
         const struct ledger_row *got = &l->row[i];
 
-        if (got->calls == want[i].calls && got->elements == expected_elements(&want[i]) &&
-            got->wire_bytes == expected_bytes(&want[i]))
+        if (got->calls == want[i].calls && got->elements == want[i].elements &&
+            got->wire_bytes == want[i].bytes)
             continue;
         snprintf(where, 256,
                  "%s: counted %lld calls, %lld elements, %lld bytes; the formula says %lld, %lld, "
                  "%lld",
                  ledger_name((enum ledger_purpose)i), (long long)got->calls,
                  (long long)got->elements, (long long)got->wire_bytes, (long long)want[i].calls,
-                 (long long)expected_elements(&want[i]), (long long)expected_bytes(&want[i]));
+                 (long long)want[i].elements, (long long)want[i].bytes);
         return 1;
     }
     return 0;
 }
 
+/* Shares of ZeRO-1 on a stage. */
+static enum status shares_of(struct expected_place *at, const struct config *cfg)
+{
+    const struct config_parallel *p = &cfg->parallel;
+    struct model_part part = {.tp_size = (int)p->tp,
+                              .stage = at->stage,
+                              .stages = (int)p->pp,
+                              .chunks = p->pp > 1 ? (int)p->virtual_stages : 1};
+    struct model m;
+    struct grains g;
+    enum status st;
+
+    if (!p->zero || p->dp == 1)
+        return ST_OK;
+    TRY(model_open_part(&m, cfg, &part, place_wide(cfg)));
+    st = grains_open(&g, &m.params, 0, (int)p->dp, 1, (size_t)p->bucket << 20);
+    if (st == ST_OK) {
+        at->share = g.share[0];
+        at->share2 = g.share2[0];
+        grains_close(&g);
+    }
+    model_close(&m);
+    return st;
+}
+
+/* Every stage of a configuration. */
 static enum status rehearse(struct config *cfg, char *where, int *differs)
 {
+    const struct config_parallel *p = &cfg->parallel;
     struct step_memory memory;
     struct ledger ledger;
 
-    TRY(step_plan(&memory, &ledger, NULL, cfg, place_wide(cfg), 1));
-    *differs = ledger_differs(where, &ledger, cfg);
+    *differs = 0;
+    for (int stage = 0; stage < p->pp && !*differs; stage++) {
+        struct expected_place at = {.stage = stage};
+        struct mesh mesh = {.tp = (int)p->tp,
+                            .dp = (int)p->dp,
+                            .pp = (int)p->pp,
+                            .dp_rank = (int)p->dp - 1,
+                            .pp_rank = stage};
+
+        TRY(shares_of(&at, cfg));
+        TRY(step_plan_at(&memory, &ledger, NULL, cfg, &mesh, place_wide(cfg), 1));
+        *differs = ledger_differs(where, &ledger, cfg, &at);
+    }
     return ST_OK;
 }
 
@@ -169,13 +214,15 @@ static enum status check_flops(const struct check_options *o, struct report *r, 
 static enum status job_row(const struct check_options *o, struct report *r, struct config *cfg,
                            const struct form *f, const char *layout)
 {
+    struct expected_place at = {0}; /* rank 0's ledger */
     char where[256];
     struct job job;
     int differs = 1;
 
     TRY(case_configf(cfg, CASE_TINY "%s %s", f->words, layout));
     TRY(job_run(&job, o, cfg, CASE_TINY "%s %s", f->words, layout));
-    differs = ledger_differs(where, &job.ledger, cfg);
+    TRY(shares_of(&at, cfg));
+    differs = ledger_differs(where, &job.ledger, cfg, &at);
     if (!report_equal(r, !differs, "counts", "calls, elements, bytes: %s, %s, run", f->name,
                       layout))
         report_note(r, "%s", where);
@@ -189,6 +236,7 @@ static enum status check_jobs(const struct check_options *o, struct report *r, s
         "parallel.tp=2 train.micro_batch=4 model.tied=on",
         "parallel.tp=2 parallel.dp=2 parallel.recompute=block",
         "parallel.tp=4 train.precision=fp64",
+        "parallel.pp=2 parallel.dp=2 parallel.zero=1 model.tied=on train.micro_batch=2",
     };
 
     for (int i = 0; i < FORMS; i++)

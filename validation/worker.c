@@ -45,10 +45,10 @@ static enum status one_step(struct worker *w)
     return step_train(&w->step, w->tokens, w->targets, valid, 1, 0.0, &w->result);
 }
 
-/* Every rank sends the same. */
+/* Every rank of a stage sends the same. */
 static enum status same_counts(struct worker *w)
 {
-    int n = host_size(w->host);
+    int n = host_size(w->host), stage = n / (int)w->cfg.parallel.pp;
     int64_t mine[LEDGER_COUNT][3], (*all)[LEDGER_COUNT][3] = calloc((size_t)n, sizeof *all);
     enum status st;
 
@@ -63,8 +63,9 @@ static enum status same_counts(struct worker *w)
     }
     st = host_gather(w->host, all, mine, sizeof mine);
     for (int i = 1; st == ST_OK && i < n; i++)
-        if (memcmp(all[0], all[i], sizeof mine) != 0)
-            st = fail(ST_EMISMATCH, "rank %d has sent other calls or sizes than rank 0", i);
+        if (memcmp(all[i / stage * stage], all[i], sizeof mine) != 0)
+            st = fail(ST_EMISMATCH, "rank %d has sent other calls or sizes than rank %d", i,
+                      i / stage * stage);
     free(all);
     return st == ST_OK && w->writing ? safetensors_put(&w->out, "ledger", mine) : st;
 }

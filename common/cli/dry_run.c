@@ -17,11 +17,10 @@ static void print_memory(const struct step_memory *m)
                 {"kept activations", m->acts},
                 {"scratch", m->scratch},
                 {"batch", m->batch},
-                {"messages under way", m->tp_staging + m->dp_staging}};
+                {"messages under way", m->tp_staging + m->dp_staging + m->pp_staging}};
     double sum = 0.0;
     char text[TEXT_NUMBER];
 
-    puts("\nmemory of a rank");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         printf("  %-24s %14s\n", rows[i].name, text_bytes(text, (double)rows[i].bytes));
         sum += (double)rows[i].bytes;
@@ -35,10 +34,11 @@ static void print_counts(const struct config *cfg, const struct model *m, double
     double tokens = (double)cfg->train.batch * (double)cfg->train.seq;
     char a[TEXT_NUMBER], b[TEXT_NUMBER];
 
-    printf("parameters     %lld (%s) in all, %s on each of %lld ranks (tp %lld x dp %lld)\n",
-           (long long)params_count(&m->params), text_count(a, (double)params_count(&m->params)),
-           text_count(b, (double)params_count_local(&m->params)), (long long)ranks,
-           (long long)cfg->parallel.tp, (long long)cfg->parallel.dp);
+    printf(
+        "parameters     %lld (%s) in all, %s on each of %lld ranks (tp %lld x dp %lld x pp %lld)\n",
+        (long long)m->params_all, text_count(a, (double)m->params_all),
+        text_count(b, (double)params_count_local(&m->params)), (long long)ranks,
+        (long long)cfg->parallel.tp, (long long)cfg->parallel.dp, (long long)cfg->parallel.pp);
     printf("tokens a step  %.0f\n", tokens);
     printf("FLOPs a token  %s by the formula (6 a weight, attention counted by half)\n",
            text_count(a, model_flops_per_token(m)));
@@ -47,27 +47,66 @@ static void print_counts(const struct config *cfg, const struct model *m, double
            (long long)ranks);
 }
 
-static enum status rehearse(struct config *cfg, int64_t ranks)
+/* Numbers of the ranks of a stage, and its blocks. */
+static void print_place(const struct config *cfg, const struct model *m, int stage)
 {
+    int64_t ranks = cfg->parallel.tp * cfg->parallel.dp;
+
+    printf("\nstage %d, ranks %lld to %lld:", stage, (long long)(stage * ranks),
+           (long long)((stage + 1) * ranks - 1));
+    for (int c = 0; c < m->part.chunks; c++) {
+        int begin, end;
+
+        model_chunk(m, c, &begin, &end);
+        printf(" %sblocks %d to %d%s", begin == 0 ? "embedding, " : "", begin, end - 1,
+               end == cfg->model.layers ? ", head" : "");
+    }
+    printf(": %lld parameters on a rank\n", (long long)params_count_local(&m->params));
+}
+
+/* One stage: that of the first TP rank, of the replica with the largest share of the batch. */
+static enum status rehearse_stage(struct config *cfg, int64_t ranks, int stage)
+{
+    const struct config_parallel *p = &cfg->parallel;
+    struct mesh at = {.tp = (int)p->tp,
+                      .dp = (int)p->dp,
+                      .pp = (int)p->pp,
+                      .dp_rank = (int)p->dp - 1,
+                      .pp_rank = stage};
+    struct model_part part = {.tp_size = at.tp,
+                              .stage = stage,
+                              .stages = at.pp,
+                              .chunks = at.pp > 1 ? (int)p->virtual_stages : 1};
+    struct arena plan = arena_plan("weights");
     struct step_memory memory;
     struct ledger ledger;
     struct model model;
     double flops;
+    enum status st;
 
-    TRY(step_plan(&memory, &ledger, &flops, cfg, place_wide(cfg), 1));
-    TRY(model_open(&model, cfg, 0, (int)cfg->parallel.tp, place_wide(cfg)));
+    TRY(step_plan_at(&memory, &ledger, &flops, cfg, &at, place_wide(cfg), 1));
+    TRY(model_open_part(&model, cfg, &part, place_wide(cfg)));
     params_types(&model.params, cfg, place_wide(cfg));
-    struct arena plan = arena_plan("weights");
-    enum status st = params_carve(&model.params, &plan, 0);
-
+    st = params_carve(&model.params, &plan, 0);
     if (st == ST_OK) {
-        print_counts(cfg, &model, flops, ranks);
+        if (stage == 0)
+            print_counts(cfg, &model, flops, ranks);
+        if (at.pp > 1)
+            print_place(cfg, &model, stage);
+        puts("\nmemory of a rank");
         print_memory(&memory);
         puts("\nsent by a rank in a step");
         ledger_print(&ledger, false, stdout);
     }
     model_close(&model);
     return st;
+}
+
+static enum status rehearse(struct config *cfg, int64_t ranks)
+{
+    for (int stage = 0; stage < cfg->parallel.pp; stage++)
+        TRY(rehearse_stage(cfg, ranks, stage));
+    return ST_OK;
 }
 
 enum status dry_run(struct host *job, struct config *cfg, int64_t ranks)
@@ -78,6 +117,6 @@ enum status dry_run(struct host *job, struct config *cfg, int64_t ranks)
     TRY(config_resolve(cfg, ranks, tokenizer.vocab));
     tokenizer_close(&tokenizer);
     TRY(config_validate(cfg, ranks));
-    ranks = cfg->parallel.tp * cfg->parallel.dp;
+    ranks = cfg->parallel.tp * cfg->parallel.dp * cfg->parallel.pp;
     return host_rank(job) == 0 ? rehearse(cfg, ranks) : ST_OK;
 }

@@ -48,4 +48,6 @@ caught 7 "last residual dropped" gradients --quick --only "witness svd, fp64"
 caught 8 "FLOPs without the up-projections" ledger --quick --only FLOPs
 caught 9 "tied gradients joined before their sum over replicas" \
     layouts --steps 1 --ranks 2 --quick --only "svd btp tied"
+caught 10 "grad norm of the own pipeline stage" \
+    layouts --steps 1 --ranks 4 --quick --only "cola vanilla strong"
 finish
