@@ -30,9 +30,13 @@ enum dtype place_wide(const struct config *cfg)
 static int threads(const struct config *cfg, const struct host *job)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN), ranks = host_local_size(job);
+    const char *set = getenv("OMP_NUM_THREADS"); /* launch --threads sets it, too */
+    long wanted = set ? strtol(set, NULL, 10) : 0;
 
     if (cfg->run.threads > 0)
         return (int)cfg->run.threads;
+    if (wanted > 0 && wanted <= 4096)
+        return (int)wanted;
     return cores > ranks ? (int)(cores / ranks) : 1;
 }
 

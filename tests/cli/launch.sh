@@ -99,7 +99,16 @@ same "both say their version" "$(grep -c '^narrows ' "$dir/out")" 2
 launched "environment" 0 "" -n 3 --threads 5 --program sh -- -c \
     'echo "$OMPI_COMM_WORLD_SIZE $OMP_NUM_THREADS $OPENBLAS_NUM_THREADS $OMP_WAIT_POLICY $1"' x 'a b'
 same "size, threads, arguments" "$(sort -u "$dir/out")" "3 5 1 passive a b"
-launched "threads" 0 "" -n 20 --program true -- x
+# P01: ranks that each take all cores. Unasked, their threads are no more than the cores, or one.
+for ranks in 1 2 3 20; do
+    launched "P01 threads of $ranks ranks" 0 "" -n $ranks --program sh -- -c 'echo "$OMP_NUM_THREADS"'
+    expect "P01 $ranks ranks on $(nproc) processors" awk -v ranks=$ranks -v have="$(nproc)" '
+        !/^[0-9]+$/ || $1 < 1 || ($1 > 1 && $1 * ranks > have) { bad = 1 }
+        END { exit bad || NR != ranks }' "$dir/out"
+done
+plain "$dir/t.yaml"
+launched "threads of a training" 0 "" -n 1 --threads 3 -- train "$dir/t.yaml" train.steps=1
+has "--threads reaches the training" '^device .* 3 thread\(s\) a rank' out
 OMP_NUM_THREADS=7 launched "threads of the environment" 0 "" -n 1 --program sh -- -c \
     'echo "$OMP_NUM_THREADS"; cat'
 same "threads of the environment, no input" "$(cat "$dir/out")" 7
