@@ -83,8 +83,8 @@ void ledger_clear(struct ledger *l);
 struct ledger_row ledger_sum(const struct ledger *l, enum ledger_purpose first,
                              enum ledger_purpose last);
 
-/* A table: purpose, calls, elements, wire bytes and, if timed, ms and ms exposed; rows without calls
- * left out. A rehearsal sends nothing, so its times say nothing. */
+/* A table: purpose, calls, elements, wire bytes and, if timed, ms and ms exposed; rows without
+ * calls left out. A rehearsal sends nothing, so its times say nothing. */
 void ledger_print(const struct ledger *l, bool timed, FILE *out);
 
 #endif
