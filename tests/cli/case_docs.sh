@@ -30,8 +30,9 @@ direct train "$dir/t.yaml" --print-config
 sed -n 's/^\([a-z]*\.[a-z0-9_]*\) = .*/\1/p' "$dir/out" >"$dir/keys"
 # File names and tensors look like keys.
 other='\.(log|txt|safetensors|yaml|json|jsonl|md|c|h|py|norm|embed_tokens|layers\.)'
+sections=$(cut -d . -f 1 "$dir/keys" | sort -u | paste -sd '|')
 # shellcheck disable=SC2086 # a list of files
-grep -ohE '(^|[^a-zA-Z0-9_./-])(model|data|train|parallel|run|sample)\.[a-z][a-z0-9_]*(\.?[a-zA-Z0-9_/]*)' \
+grep -ohE "(^|[^a-zA-Z0-9_./-])($sections)\.[a-z][a-z0-9_]*(\.?[a-zA-Z0-9_/]*)" \
     $docs | sed 's/^[^a-z]//; s/[.]$//' | grep -vE "$other" >"$dir/named"
 listed "L11 every key that a document names exists" "$dir/named" "$dir/keys"
 cp docs/config.md "$dir/config.md"
