@@ -75,14 +75,22 @@ dry "L01 the other way round" 'parallel.strategy full & model.layer is cola' \
     2 parallel.strategy=full parallel.tp=2
 dry "L01 recompute of another strategy" 'bottleneck & btp & parallel.recompute=block' \
     1 model.layer=full parallel.recompute=bottleneck
+# Blocks and stages: an odd number of blocks is dealt, fewer blocks than stages are not.
+ends_well "L01 3 blocks in 2 stages" 0 train "$t" --dry-run --ranks 2 parallel.pp=2 model.layers=3
+dry "L01 2 blocks in 4 stages" 'model.layers 2 & parallel.pp 4 & more layers' 4 parallel.pp=4
+dry "L01 2 blocks in 4 stages, full rank" 'model.layers 2 & parallel.pp 4' \
+    4 parallel.pp=4 model.layer=full
+dry "L16 3 ranks, pp 2" '3 ranks & parallel.pp 2 = 2 & mpirun -n 2' 3 parallel.pp=2 parallel.dp=1
 # What is not there yet is no key, rather than without effect.
-refused "L01 no pipeline" 3 'parallel.pp is not a key' 0 train "$t" parallel.pp=2
-refused "L14 no ZeRO that could be off silently" 3 'parallel.zero is not a key' \
-    0 train "$t" parallel.zero=on
+refused "L01 no context parallelism" 3 'parallel.cp is not a key' 0 train "$t" parallel.cp=2
+refused "L14 no stage of ZeRO that would be without effect" 3 'parallel.zero & 2 & 0 to 1' \
+    0 train "$t" parallel.zero=2
 
 # L14: 3 replicas work where that is allowed, and are refused where the batch does not divide.
 ends_well "L14 dp 3 without layout_exact" 3 train "$t" train.batch=9 train.steps=1 \
     parallel.layout_exact=off
+ends_well "L14 dp 3 with ZeRO" 3 train "$t" train.batch=9 train.steps=1 parallel.layout_exact=off \
+    parallel.zero=1
 refused "L14 batch 8, dp 3" 3 'train.batch 8 & parallel.dp 3 & train.batch=9' \
     3 train "$t" parallel.layout_exact=off
 
