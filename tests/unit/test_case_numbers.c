@@ -67,6 +67,40 @@ START_TEST(n41_epsilon_belongs_to_the_mean_square)
 }
 END_TEST
 
+/* N41, as low-rank layers have it under BTP: latents of unscaled rows, divided afterwards by the
+ * root that all ranks' statistic gives, and the synchronous form. A is the identity here. */
+START_TEST(n41_in_the_online_norm)
+{
+    static float x[4 * WIDTH], gain[WIDTH], h[4 * WIDTH], z[4 * WIDTH], y[4 * WIDTH], s[4];
+    struct tensor tx = tensor_view(x, DT_F32, 4, WIDTH), tg = tensor_view(gain, DT_F32, 1, WIDTH);
+    struct tensor th = tensor_view(h, DT_F32, 4, WIDTH), ts = tensor_view(s, DT_F32, 4, 1);
+    struct tensor tz = tensor_view(z, DT_F32, 4, WIDTH), ty = tensor_view(y, DT_F32, 4, WIDTH);
+    struct latent lat = {.act = ACT_NONE, .norm = {.width = WIDTH, .eps = 1e-6}};
+
+    memset(z, 0xff, sizeof z);
+    memset(y, 0xff, sizeof y);
+    for (int j = 0; j < WIDTH; j++) {
+        x[j] = 1e-4f;
+        x[WIDTH + j] = 0;
+        x[2 * WIDTH + j] = 1;
+        x[3 * WIDTH + j] = j == 5 ? 1e-3f : 0;
+        gain[j] = 0.5f + 0.01f * (float)j;
+    }
+    OK(op_rms_partial(dev, &th, &ts, NULL, &tx, &tg, lat.norm));
+    OK(op_latent_forward(dev, &tz, NULL, &th, &ts, lat));
+    OK(op_rms_apply(dev, &ty, &tx, &tg, &ts, lat.norm));
+    for (int i = 0; i < 4 * WIDTH; i++) {
+        static const double squares[4] = {1e-8, 0, 1, 1e-6 / WIDTH};
+        double want = (double)x[i] * (double)gain[i % WIDTH] / sqrt(squares[i / WIDTH] + 1e-6);
+
+        ck_assert_msg(fabs((double)z[i] - want) <= 1e-6 * fabs(want), "online, row %d: %g, not %g",
+                      i / WIDTH, (double)z[i], want);
+        ck_assert_msg(fabs((double)y[i] - want) <= 1e-6 * fabs(want), "sync, row %d: %g, not %g",
+                      i / WIDTH, (double)y[i], want);
+    }
+}
+END_TEST
+
 /* N31: infinities of the causal mask under -Ofast, a softmax over nothing. The first row of each
  * sequence sees one key and returns its value exactly; sequences of one token consist of it. */
 START_TEST(n31_softmax_of_one_token)
@@ -159,6 +193,7 @@ static Suite *suite(void)
 
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_test(tc, n41_epsilon_belongs_to_the_mean_square);
+    tcase_add_test(tc, n41_in_the_online_norm);
     tcase_add_loop_test(tc, n31_softmax_of_one_token, 1, 5);
     tcase_add_test(tc, n31_flags_keep_infinities);
     tcase_add_loop_test(tc, n42_sample_counts_are_exact, 0, 6);
