@@ -190,7 +190,7 @@ static enum status read_cola(struct config *cfg, const json_t *root)
     if (only && !json_is_boolean(only))
         return fail(ST_EFORMAT, "only_lr_act is neither true nor false");
     cfg->model.layer = LAYER_COLA;
-    cfg->model.outer_silu = only && json_is_false(only) ? SILU_ON : SILU_OFF;
+    cfg->model.outer_silu = json_is_false(only) ? SILU_ON : SILU_OFF;
     if (rank && !json_is_null(rank))
         return set_value(cfg, "rank", "model.rank", rank);
     cfg->model.rank = json_integer_value(json_object_get(root, "hidden_size")) / 4;

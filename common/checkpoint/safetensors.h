@@ -88,6 +88,12 @@ const char *safetensors_metadata(const struct safetensors *f, const char *key);
 enum status safetensors_read(void *out, enum dtype dt, const struct safetensors_tensor *t,
                              int64_t first, int64_t n);
 
+/* out[i] = in[i] of type dt (DT_F32 or DT_F64) as F64, F32, F16 or BF16, rounded once to nearest,
+ * ties to even, i < n. Errors: ST_EFORMAT with the place of a finite value that the type cannot
+ * hold; ST_EINTERNAL for another type. */
+enum status safetensors_pack(void *out, enum safetensors_type type, const void *in, enum dtype dt,
+                             int64_t n);
+
 /* A tensor to be written. */
 struct safetensors_spec {
     const char *name;

@@ -1,6 +1,7 @@
 /* Types, and values as numbers. */
 #include "common/checkpoint/safetensors.h"
 
+#include <math.h>
 #include <string.h>
 
 const char *safetensors_type_name(enum safetensors_type type)
@@ -79,5 +80,71 @@ enum status safetensors_read(void *out, enum dtype dt, const struct safetensors_
     }
     for (int64_t i = 0; i < n; i++)
         dtype_store(out, dt, i, element(t, first + i));
+    return ST_OK;
+}
+
+/* x rounded to the nearest IEEE half, ties to even, from a double in one step. */
+static uint16_t half_from_double(double x)
+{
+    uint16_t sign = signbit(x) ? 0x8000u : 0;
+    double a = fabs(x), unit;
+    int exponent;
+
+    if (isnan(x))
+        return 0x7e00u;
+    if (a <
+        0x1p-14) /* zero and subnormals: multiples of 2^-24; the largest carries into the next */
+        return (uint16_t)(sign | (unsigned)nearbyint(a * 0x1p24));
+    if (a >= 65520.0)
+        return (uint16_t)(sign | 0x7c00u);
+    (void)frexp(a, &exponent); /* a in [0.5, 1) 2^exponent: 1024 to 2048 units, the last carries */
+    unit = ldexp(1.0, exponent - 11);
+    return (uint16_t)(sign |
+                      (((unsigned)(exponent + 14) << 10) + (unsigned)nearbyint(a / unit) - 1024u));
+}
+
+/* x rounded to the nearest bfloat16 in one step: what float would round away before counts too. */
+static uint16_t bf16_from_double(double x)
+{
+    float f = (float)x;
+    uint32_t bits;
+
+    if ((double)f != x && isfinite(f)) { /* round to odd first: the second rounding then is right */
+        memcpy(&bits, &f, sizeof bits);
+        if (fabs((double)f) > fabs(x))
+            bits--;
+        bits |= 1u;
+        memcpy(&f, &bits, sizeof f);
+    }
+    return bf16_from_float(f);
+}
+
+static int overflows(enum safetensors_type type, double x)
+{
+    double most = type == SAFETENSORS_F16    ? 65520.0
+                  : type == SAFETENSORS_BF16 ? 0x1.ffp127
+                                             : 0x1.ffffffp127;
+
+    return type != SAFETENSORS_F64 && isfinite(x) && fabs(x) >= most;
+}
+
+enum status safetensors_pack(void *out, enum safetensors_type type, const void *in, enum dtype dt,
+                             int64_t n)
+{
+    FAIL_IF(type > SAFETENSORS_BF16, ST_EINTERNAL);
+    for (int64_t i = 0; i < n; i++) {
+        double x = dtype_load(in, dt, i);
+
+        if (overflows(type, x))
+            return fail(ST_EFORMAT, "value %lld is %g, which %s cannot hold; choose another type",
+                        (long long)i, x, safetensors_type_name(type));
+        if (type == SAFETENSORS_F64)
+            ((double *)out)[i] = x;
+        else if (type == SAFETENSORS_F32)
+            ((float *)out)[i] = (float)x;
+        else
+            ((uint16_t *)out)[i] =
+                type == SAFETENSORS_F16 ? half_from_double(x) : bf16_from_double(x);
+    }
     return ST_OK;
 }

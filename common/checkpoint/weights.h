@@ -6,8 +6,8 @@
  * depends on the model alone, not on the layout that wrote it: any layout loads it. narrows.yaml is
  * the whole configuration, as config_print writes it; common/cli reads it back.
  *
- * A folder of Hugging Face's (LLaMA; one file or several with model.safetensors.index.json; F64,
- * F32, F16 or BF16) loads as a full-rank model.
+ * What source.h reads loads as well: folders of Hugging Face's (LLaMA, Qwen2; one file or several;
+ * F64, F32, F16 or BF16), of CoLA's, and the .bin of llama2.c.
  */
 #ifndef COMMON_CHECKPOINT_WEIGHTS_H
 #define COMMON_CHECKPOINT_WEIGHTS_H
@@ -36,25 +36,34 @@ enum status weights_save(const char *dir, const struct model *m, struct device *
 /* Nonzero when the exact values are spread over the replicas (ZeRO-1 with masters). */
 int weights_shared_save(const struct model *m);
 
+/* Writes narrows.yaml for cfg to path. Errors: ST_EIO. */
+enum status weights_write_settings(const char *path, const struct config *cfg);
+
 /* Removes what weights_save wrote to dir, and dir itself unless something else is in it. Local.
  * Errors: ST_EIO naming path and cause; none when nothing is there. */
 enum status weights_remove(const char *dir);
 
-/* Reads this rank's shards of every parameter from dir, whose config.json must describe m. Local.
- * Errors: ST_EIO; ST_EFORMAT naming the key of the model that differs or the tensor that is
- * missing, left over, there twice, of another shape or type, or not finite; ST_ENOMEM. Parameters
- * before the one that failed have then been set. */
+/* Reads this rank's shards of every parameter from dir (a folder, or a .bin), which must describe
+ * m. Local. Errors: ST_EIO; ST_EFORMAT naming the key of the model that differs or the tensor that
+ * is missing, left over, there twice, of another shape or type, or not finite; ST_ENOMEM.
+ * Parameters before the one that failed have then been set. */
 enum status weights_load(struct model *m, struct device *dev, const char *dir);
 
 /* The same from one safetensors file alone: the shapes of tensors are all that is checked. */
 enum status weights_load_file(struct model *m, struct device *dev, const char *path);
 
-/* Sets the model section of cfg (over config_default) and train.seq from dir/config.json.
- * Errors: ST_EIO, ST_EFORMAT naming the key. */
+/* Sets the model section of cfg (over config_default) and train.seq from dir/config.json or the
+ * header of a .bin. Errors: ST_EIO, ST_EFORMAT naming the key. */
 enum status weights_config(struct config *cfg, const char *dir);
 
-/* out [WEIGHTS_PATH] = the folder of weights that `where` means: itself, or in the folder of a run
- * final/, else best/. Errors: ST_EIO naming what was looked for. */
+/* Gives the keys of the model section that nobody has set the values of the weights that
+ * train.init_from names; nothing when it names none, or a preset is named. (weights_load then
+ * refuses a model that is not the same.) Local; reads a small file. Errors: those of weights_find
+ * and weights_config. */
+enum status weights_adopt(struct config *cfg);
+
+/* out [WEIGHTS_PATH] = the weights that `where` means: itself (a folder, or a .bin), or in the
+ * folder of a run final/, else best/. Errors: ST_EIO naming what was looked for. */
 enum status weights_find(char *out, const char *where);
 
 #endif

@@ -227,17 +227,14 @@ static enum status create_tensors(struct save *s)
     return st;
 }
 
-static enum status write_settings(struct save *s)
+enum status weights_write_settings(const char *path, const struct config *cfg)
 {
-    char path[FOLDER_PATH];
     enum status st, end;
-    FILE *out;
+    FILE *out = fopen(path, "w");
 
-    TRY(folder_join(path, s->folder, WEIGHTS_SETTINGS));
-    out = fopen(path, "w");
     if (!out)
         return fail(ST_EIO, "cannot write %s: %s", path, strerror(errno));
-    st = config_print(out, s->m->cfg);
+    st = config_print(out, cfg);
     if (st != ST_OK)
         status_prefix("%s: ", path);
     end = folder_close(out, path);
@@ -250,7 +247,8 @@ static enum status write_texts(struct save *s)
 
     TRY(folder_join(path, s->folder, WEIGHTS_CONFIG));
     TRY(hf_config_write(path, s->m->cfg, s->m->params.wide));
-    return write_settings(s);
+    TRY(folder_join(path, s->folder, WEIGHTS_SETTINGS));
+    return weights_write_settings(path, s->m->cfg);
 }
 
 static enum status write_all(struct save *s, const char *dir)

@@ -19,6 +19,9 @@ const struct command *commands(void);
 /* Each command; argv[0 .. argc) are the words after its name. job: NULL unless struct command says
  * so. Collective over the job where there is one. */
 enum status command_train(struct host *job, int argc, char **argv);
+enum status command_import(struct host *job, int argc, char **argv);
+enum status command_export(struct host *job, int argc, char **argv);
+enum status command_eval(struct host *job, int argc, char **argv);
 enum status command_generate(struct host *job, int argc, char **argv);
 enum status command_data(struct host *job, int argc, char **argv);
 enum status command_tokenize(struct host *job, int argc, char **argv);

@@ -4,13 +4,12 @@
 #include "common/cli/commands.h"
 #include "common/cli/interrupt.h"
 #include "common/cli/options.h"
-#include "common/cli/yaml.h"
+#include "common/cli/saved.h"
 #include "common/train/place.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* What the command line says; what it leaves out is -1 or NULL and comes from section sample. */
 struct wishes {
@@ -63,43 +62,6 @@ static void fill_options(struct option *table, struct wishes *w)
 
 /* ---- the model ---- */
 
-/* A folder of Hugging Face's brings its tokenizer, unless the user named one. */
-static enum status find_tokenizer(struct config *cfg, const char *folder)
-{
-    char key[WEIGHTS_PATH + sizeof "data.tokenizer="];
-
-    if (cfg->origin[config_find("data.tokenizer") - config_keys()] != ORIGIN_DEFAULT)
-        return ST_OK;
-    if (!tokenizer_in(folder))
-        return fail(ST_ECONFIG,
-                    "%s has no " WEIGHTS_SETTINGS " and no tokenizer.json, so its tokenizer is not "
-                    "known; name it, as in data.tokenizer=bytes or data.tokenizer=PATH",
-                    folder);
-    snprintf(key, sizeof key, "data.tokenizer=%s", folder);
-    return config_override(cfg, key);
-}
-
-/* The settings that the weights were saved with, on one rank; or, for a folder of Hugging Face's,
- * the model's shape and defaults. *framed: such a model's prompts are framed as its tokenizer says;
- * a model that was trained here has not seen that. */
-static enum status read_settings(struct config *cfg, int *framed, const char *folder,
-                                 const struct options *words)
-{
-    char path[WEIGHTS_PATH + sizeof WEIGHTS_SETTINGS];
-    int settings;
-
-    snprintf(path, sizeof path, "%s/" WEIGHTS_SETTINGS, folder);
-    settings = !access(path, F_OK);
-    config_default(cfg);
-    TRY(settings ? yaml_read(cfg, path) : weights_config(cfg, folder));
-    cfg->parallel.tp = cfg->parallel.dp = 1;
-    if (!cfg->parallel.layout_exact)
-        cfg->parallel.grains = 0; /* a rank is one grain */
-    TRY(options_override(cfg, words));
-    *framed = !settings;
-    return settings ? ST_OK : find_tokenizer(cfg, folder);
-}
-
 static enum status open_weights(struct speaker *s)
 {
     struct arena plan = arena_plan("weights"), weights;
@@ -145,7 +107,7 @@ static enum status open_speaker(struct speaker *s, struct host *job, const struc
                                 const char *stop)
 {
     TRY(weights_find(s->folder, words->word[0]));
-    TRY(read_settings(&s->cfg, &s->framed, s->folder, words));
+    TRY(saved_settings(&s->cfg, &s->framed, s->folder, words));
     TRY(tokenizer_open(&s->tokenizer, s->cfg.data.tokenizer));
     TRY(read_stops(s, stop));
     TRY(config_resolve(&s->cfg, 1, s->tokenizer.vocab));

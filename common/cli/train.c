@@ -1,3 +1,4 @@
+#include "common/checkpoint/weights.h"
 #include "common/cli/commands.h"
 #include "common/cli/dry_run.h"
 #include "common/cli/interrupt.h"
@@ -42,7 +43,9 @@ static enum status read_config(struct config *cfg, const struct options *words, 
     config_default(cfg);
     TRY(yaml_read(cfg, words->word[0]));
     TRY(options_override(cfg, words));
-    return resume ? config_override(cfg, "checkpoint.resume=auto") : ST_OK;
+    if (resume)
+        TRY(config_override(cfg, "checkpoint.resume=auto"));
+    return weights_adopt(cfg);
 }
 
 static enum status print_config(const struct host *job, struct config *cfg)

@@ -128,8 +128,11 @@ void stage_use(struct stage *s, int slot)
 
 static enum status forward_blocks(struct stage *s)
 {
-    for (int64_t i = s->begin; i < s->end; i++)
+    for (int64_t i = s->begin; i < s->end; i++) {
         TRY(block_forward(&s->env, &s->model->blocks[i], &s->block[i]));
+        if (s->sight)
+            TRY(s->sight->see(s->sight->context, i, &s->block[i]));
+    }
     return ST_OK;
 }
 

@@ -12,6 +12,12 @@
 
 #include "common/model/model.h"
 
+/* Sees the activations of each block in turn while stage_forward runs. Errors end the forward. */
+struct stage_sight {
+    enum status (*see)(void *context, int64_t layer, const struct block_acts *a);
+    void *context;
+};
+
 /* Where the activations of one micro-batch lie. */
 struct stage_slot {
     struct arena *acts; /* carved anew for each micro-batch */
@@ -40,6 +46,7 @@ struct stage {
     struct tensor dx;                /* its gradient on the way back                 */
     void *dx_memory;                 /* where dx lies; NULL: in scratch              */
     const struct stage_watch *watch; /* NULL: nobody wants to know                   */
+    const struct stage_sight *sight; /* NULL: nobody looks                            */
 };
 
 /* One micro-batch. tokens, targets [M, 1] i32 of device memory; loss [M, 1] wide, out. */

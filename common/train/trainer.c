@@ -1,6 +1,7 @@
 #include "common/train/trainer.h"
 
 #include "common/base/text.h"
+#include "common/checkpoint/weights.h"
 #include "common/train/resume.h"
 #include "common/train/trainer_data.h"
 
@@ -41,6 +42,17 @@ static enum status same_config(struct trainer *t)
                       i);
     free(all);
     return st;
+}
+
+/* The weights that the run starts from, where they are not drawn; moments and steps begin anew. */
+static enum status load_start(struct trainer *t)
+{
+    char path[WEIGHTS_PATH];
+
+    if (t->resumed || !t->cfg.train.init_from[0])
+        return ST_OK;
+    TRY(weights_find(path, t->cfg.train.init_from));
+    return weights_load(&t->step.model, t->place.at.dev, path);
 }
 
 static enum status open_step(struct trainer *t)
@@ -125,6 +137,7 @@ static enum status open_all(struct trainer *t)
     TRY(place_open(&t->place, &t->cfg, t->job));
     TRY(open_step(t));
     TRY(resume_run(t));
+    TRY(host_agree(t->job, load_start(t)));
     TRY(open_dir(t));
     TRY(open_saver(t));
     TRY(host_agree(t->job, trainer_batch_open(t)));

@@ -11,12 +11,13 @@ import lintlib
 ROOMS = ("base", "tokenizer", "tensor", "backend", "compress", "parallel", "model", "data",
          "checkpoint", "train", "cli")
 # Of ref/, what knows no element type and is compiled once.
-REF_ONCE = r"ref/.*\.h$|ref/(comm\w*|rank_sum)\.c$"
+REF_ONCE = r"ref/.*\.h$|ref/(comm\w*|factor|rank_sum)\.c$"
 
 # .am file, list, the files in it, what is cut off each name's end
 LISTS = (
     ("common/common.am", "libcommon_a_SOURCES",
      r"common/\w+/[\w.]+\.(c|h|def)$(?<!/cli/main\.c)", ""),
+    ("common/common.am", "common_scripts", r"common/\w+/\w+\.(py|sh)$", ""),
     ("ref/ref.am", "ref_once", REF_ONCE, ""),
     ("ref/ref.am", "ref_math", r"(?!" + REF_ONCE + r")ref/\w+\.c$", ""),
     ("gpu/gpu.am", "gpu_sources", r"gpu/.*\.(c|cu|h|cuh)$", ""),

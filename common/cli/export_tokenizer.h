@@ -1,0 +1,17 @@
+/* The tokenizer's part of `narrows export`. */
+#ifndef COMMON_CLI_EXPORT_TOKENIZER_H
+#define COMMON_CLI_EXPORT_TOKENIZER_H
+
+#include "common/checkpoint/outlet.h"
+
+/* Fills the ids that are not known (-1) with the special tokens of that tokenizer; nothing for ""
+ * and "none". Errors: those of tokenizer_open, with the way out. */
+enum status export_ids(struct hf_ids *ids, const char *tokenizer);
+
+/* Puts what transformers reads as that tokenizer into the folder: for "bytes" a tokenizer.json made
+ * here; for a file of Hugging Face's or SentencePiece's it and what lies beside it; and a
+ * tokenizer_config.json where there is none. A tokenizer that transformers does not read is left
+ * out, which is said. Errors: ST_EIO. */
+enum status export_tokenizer(struct outlet *o, const char *tokenizer, const struct hf_ids *ids);
+
+#endif
