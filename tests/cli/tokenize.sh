@@ -34,6 +34,8 @@ same "a line for each" "$said" "$(printf '72\tH\n10\t\\x0a')"
 expect "there and back" cmp "$text" "$dir/back"
 printf '72, 105\n33' | "$NARROWS" tokenize bytes -d >"$dir/piped"
 same "ids with commas" "$(cat "$dir/piped")" "Hi!"
+said "the time" tokenize "$dir/tokenizer.json" --time "$text"
+expect "bytes and tokens" grep -qE '^111540 bytes, 48701 tokens, [0-9.]+ s, [0-9.]+ MB/s$' "$dir/out"
 said "info" tokenize "$dir/model" --info
 expect "kind" grep -q '^kind  *SentencePiece BPE$' "$dir/out"
 expect "size" grep -q '^tokens  *512$' "$dir/out"
