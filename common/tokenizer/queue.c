@@ -62,6 +62,13 @@ static uint64_t heap_pop(struct queue_keys *h)
     return top;
 }
 
+static enum status append(struct queue_keys *list, uint64_t key)
+{
+    TRY(grow(list));
+    list->keys[list->n++] = key;
+    return ST_OK;
+}
+
 enum status queue_push(struct queue *q, uint64_t key)
 {
     for (int i = 0; i < QUEUE_LISTS; i++) {
@@ -69,11 +76,8 @@ enum status queue_push(struct queue *q, uint64_t key)
 
         if (list->head == list->n)
             list->head = list->n = 0;
-        if (list->n == 0 || list->keys[list->n - 1] <= key) {
-            TRY(grow(list));
-            list->keys[list->n++] = key;
-            return ST_OK;
-        }
+        if (list->n == 0 || list->keys[list->n - 1] <= key)
+            return append(list, key);
     }
     TRY(grow(&q->heap));
     heap_push(&q->heap, key);

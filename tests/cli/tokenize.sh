@@ -60,4 +60,17 @@ refused "a stop that is no token" 2 "--stop: 'girl girl' & 0 to 511" 0 \
     generate "$dir/model" --stop "girl girl"
 refused "a model of fewer tokens" 3 "512 & 6400" 0 generate "$dir/model" \
     "data.tokenizer=$dir/tokenizer.json"
+
+# A run on plain text with a tokenizer of its own, and text from it.
+plain "$dir/t.yaml"
+said "a run" train "$dir/t.yaml" "data.tokenizer=$dir/model" train.steps=2 run.save=on parallel.tp=1
+said "text of the run" generate "$dir/run" --prompt "Once upon" --tokens 20 --temperature 0
+case $said in
+"Once upon"*) ok "the prompt comes first" ;;
+*) not_ok "the prompt comes first" "$said" ;;
+esac
+refused "a tokenizer larger than the model" 3 "model.vocab 512 & 6400" 0 train "$dir/t.yaml" \
+    "data.tokenizer=$dir/tokenizer.json" model.vocab=512 parallel.tp=1
+said "a tokenizer smaller than the model" train "$dir/t.yaml" "data.tokenizer=$dir/model" \
+    model.vocab=600 train.steps=2 parallel.tp=1 run.overwrite=on
 finish

@@ -206,7 +206,7 @@ START_TEST(test_cut_off)
             tokenizer_close(&t);
         ck_assert(failed == tried + 1 || _i == 1);
     }
-    ck_assert_msg(failed > tried - 90, "%d of %d refused", failed, tried);
+    ck_assert_msg(failed > tried - 30, "%d of %d refused", failed, tried);
     free(bytes);
 }
 END_TEST
