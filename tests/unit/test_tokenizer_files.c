@@ -211,6 +211,21 @@ START_TEST(test_cut_off)
 }
 END_TEST
 
+/* The longest token of a tokenizer.bin has the length that the file says, or it was cut off. */
+START_TEST(test_longest)
+{
+    char path[TEMP_PATH];
+    struct tokenizer t;
+    size_t n;
+    char *bytes = temp_folder_read(stored_tokenizer_unpack(path, folder, "stories260k.bin"), &n);
+
+    bytes[0]++;
+    ck_assert_int_eq(open_bytes(&t, bytes, n), ST_EFORMAT);
+    ck_assert_ptr_nonnull(strstr(status_message(), "longest token has 7 bytes, not 8"));
+    free(bytes);
+}
+END_TEST
+
 /* A file with changed bytes is refused or is a tokenizer that works: it never crashes. */
 START_TEST(test_changed)
 {
@@ -361,6 +376,7 @@ int main(void)
     tcase_add_test(tests, test_steps);
     tcase_add_test(tests, test_unknown);
     tcase_add_loop_test(tests, test_cut_off, 0, 3);
+    tcase_add_test(tests, test_longest);
     tcase_add_loop_test(tests, test_changed, 0, 3);
     tcase_add_test(tests, test_threads);
     tcase_add_loop_test(tests, test_long_word, 0, 2);
