@@ -123,7 +123,6 @@ static enum status device_open_ref(struct device **dev, const struct device_opti
         return fail(ST_ENOMEM, "%zu bytes for a device asked for, none free", sizeof *d);
     d->base.be = &ref_backend;
     d->base.threads = opt->threads;
-    d->base.loose = opt->loose;
     d->base.wide = REAL_DTYPE;
 #ifndef _OPENMP
     d->base.threads = 1;

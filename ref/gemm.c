@@ -33,30 +33,16 @@ static struct pair pair_of(struct device *dev, const struct tensor *a, const str
     return p;
 }
 
-/* Pieces of rows. Exact: a sequence each. Loose: a few for each thread, which copy B less often. */
-static int32_t row_pieces(const struct device *dev, int32_t sequences)
-{
-    int32_t n = 1;
-
-    if (!dev->loose)
-        return sequences;
-    while (n < sequences && (n < dev->threads || sequences % n != 0))
-        n++;
-    return n;
-}
-
 static void prepare(struct job *j, struct device *dev, const struct gemm *g, char **at)
 {
-    int32_t down = row_pieces(dev, g->a.row_grains);
-
     j->g = g;
     j->grains = g->a.col_grains;
     j->direct = j->grains == 1 && !g->k_scale && g->y.dtype == REAL_DTYPE;
     j->pair[0] = pair_of(dev, &g->a, &g->b, at);
     for (int i = 0; i < g->more; i++)
         j->pair[i + 1] = pair_of(dev, &g->part[i].a, &g->part[i].b, at);
-    j->tasks = blocks_cut(g->y.rows / down, g->y.cols / g->y.col_grains, down, g->y.col_grains,
-                          j->direct ? 0 : BLOCK_ELEMENTS);
+    j->tasks = blocks_cut(g->y.rows / g->a.row_grains, g->y.cols / g->y.col_grains, g->a.row_grains,
+                          g->y.col_grains, j->direct ? 0 : BLOCK_ELEMENTS);
 }
 
 /* out = beta out + the partial product of one grain of K. */

@@ -26,7 +26,6 @@ struct ledger;
 struct device {
     const struct backend *be;
     int threads;     /* of the host that the ref backend may use; 1 elsewhere */
-    int loose;       /* ref: layout_exact is off; 0 elsewhere */
     enum dtype wide; /* DT_F32, or DT_F64 under precision fp64: statistics, gradients, masters */
 };
 
@@ -39,7 +38,6 @@ struct comm {
 
 struct device_options {
     int threads;    /* ref: threads that arithmetic may use, 1 or more */
-    int loose;      /* ref: results may depend on the layout: larger, faster products */
     int local_rank; /* gpu: which of the node's devices: one rank a device */
     int local_size; /* gpu: ranks on this node */
 };

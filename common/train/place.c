@@ -121,7 +121,6 @@ enum status place_open(struct place *p, const struct config *cfg, struct host *j
 {
     const struct backend *be = NULL;
     struct device_options opt = {.threads = threads(cfg, job),
-                                 .loose = !cfg->parallel.layout_exact,
                                  .local_rank = host_local_rank(job),
                                  .local_size = host_local_size(job)};
     enum status st;
