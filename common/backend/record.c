@@ -7,6 +7,7 @@ struct record_device {
     struct device base;
     double flops;
     int64_t calls, fail_at;
+    size_t widened;
 };
 
 static struct record_device *record(struct device *dev)
@@ -114,17 +115,40 @@ static const struct device_ops device_table = {.open = open_default,
 
 /* ---- math ---- */
 
+/* Bytes of two operands that are narrower than the device computes in, once they are widened. */
+static size_t widened(const struct device *dev, const struct tensor *a, const struct tensor *b)
+{
+    int64_t n = 0;
+
+    if (dtype_size(a->dtype) < dtype_size(dev->wide))
+        n += tensor_count(a);
+    if (dtype_size(b->dtype) < dtype_size(dev->wide))
+        n += tensor_count(b);
+    return (size_t)n * dtype_size(dev->wide);
+}
+
+static void keep_widened(struct device *dev, size_t bytes)
+{
+    if (bytes > record(dev)->widened)
+        record(dev)->widened = bytes;
+}
+
 static enum status gemm(struct device *dev, const struct gemm *g, int n)
 {
     double flops = 0.0;
+    size_t bytes = 0;
 
     for (int i = 0; i < n; i++) {
         double mn = 2.0 * (double)g[i].y.rows * (double)g[i].y.cols;
 
         flops += mn * (double)g[i].a.cols;
-        for (int j = 0; j < g[i].more; j++)
+        bytes += widened(dev, &g[i].a, &g[i].b);
+        for (int j = 0; j < g[i].more; j++) {
             flops += mn * (double)g[i].part[j].a.cols;
+            bytes += widened(dev, &g[i].part[j].a, &g[i].part[j].b);
+        }
     }
+    keep_widened(dev, bytes);
     return count(dev, flops);
 }
 
@@ -132,10 +156,14 @@ static enum status weight_grad(struct device *dev, const struct weight_grad *w, 
                                const struct sample_plan *plan)
 {
     double flops = 0.0;
+    size_t bytes = 0;
 
     (void)plan;
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
         flops += 2.0 * (double)w[i].dw.rows * (double)w[i].dw.cols * (double)w[i].dy.rows;
+        bytes += widened(dev, &w[i].dy, &w[i].x);
+    }
+    keep_widened(dev, bytes);
     return count(dev, flops);
 }
 
@@ -368,6 +396,11 @@ int64_t record_calls(const struct device *dev)
 void record_fail(struct device *dev, int64_t call)
 {
     record(dev)->fail_at = call ? record(dev)->calls + call : 0;
+}
+
+size_t record_widened(const struct device *dev)
+{
+    return ((const struct record_device *)dev)->widened;
 }
 
 size_t record_comm_peak(const struct comm *c)

@@ -23,6 +23,10 @@ double record_flops(const struct device *dev);
 /* Calls of math slots so far. */
 int64_t record_calls(const struct device *dev);
 
+/* Most bytes that the operands of one product need once they are as wide as the device computes:
+ * what the ref backend takes beside the arenas under bf16. */
+size_t record_widened(const struct device *dev);
+
 /* Most bytes of payload that were under way at once on a recording communicator. */
 size_t record_comm_peak(const struct comm *c);
 
