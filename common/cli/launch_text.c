@@ -62,11 +62,18 @@ static int known(struct launch_text *text)
     return 0;
 }
 
+/* mpirun gets two ranks' last messages at once and cannot read one of them; it says the same in a
+ * box. Other ORTE_ERROR_LOG lines may be all that mpirun says of a job that it could not start. */
+static int lost_help(const char *line)
+{
+    return strstr(line, "ORTE_ERROR_LOG: ") && strstr(line, "orte/util/show_help.c");
+}
+
 /* Something outside a box that is not for the user. */
 static int noise(const char *line)
 {
-    return strstr(line, "mpirun: Forwarding signal ") || strstr(line, "PMIX ERROR: ") ||
-           strstr(line, "has sent help message help-") ||
+    return lost_help(line) || strstr(line, "mpirun: Forwarding signal ") ||
+           strstr(line, "PMIX ERROR: ") || strstr(line, "has sent help message help-") ||
            strstr(line, "have sent help message help-") ||
            strstr(line, "Set MCA parameter \"orte_base_help_aggregate\"");
 }
