@@ -20,6 +20,7 @@ struct step_memory {
     size_t slot;                               /* of acts: of one micro-batch in one chunk      */
     size_t tp_staging, dp_staging, pp_staging; /* payload under way at once: comm_reserve;
                                                 * pp: the largest of a pipeline's groups        */
+    size_t widened; /* ref, bf16: operands of one product in float32; taken when first needed     */
 };
 
 /* Where a step runs. Groups and communicators are borrowed; groups may be NULL in a rehearsal.

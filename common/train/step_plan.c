@@ -41,15 +41,17 @@ static struct step_memory measured(const struct step *s)
         slot = peak > slot ? peak : slot;
         slots += (size_t)s->chunk[i].slots;
     }
-    return (struct step_memory){.state = s->state.peak,
-                                .grads = s->grads.peak,
-                                .acts = slot * slots,
-                                .slot = slot,
-                                .scratch = s->scratch.peak,
-                                .batch = s->batch.peak,
-                                .tp_staging = record_comm_peak(s->at.tp),
-                                .dp_staging = record_comm_peak(s->at.dp),
-                                .pp_staging = pipeline_peak(&s->at)};
+    return (struct step_memory){
+        .state = s->state.peak,
+        .grads = s->grads.peak,
+        .acts = slot * slots,
+        .slot = slot,
+        .scratch = s->scratch.peak,
+        .batch = s->batch.peak,
+        .tp_staging = record_comm_peak(s->at.tp),
+        .dp_staging = record_comm_peak(s->at.dp),
+        .pp_staging = pipeline_peak(&s->at),
+        .widened = s->cfg->run.backend == BACKEND_REF ? record_widened(s->at.dev) : 0};
 }
 
 static enum status plan_on(struct step_memory *memory, struct ledger *ledger, double *flops,
