@@ -33,7 +33,7 @@ static double in_use(const struct step *s)
     const struct step_memory *m = &s->memory;
 
     return (double)(m->state + m->grads + m->acts + m->scratch + m->batch + m->tp_staging +
-                    m->dp_staging);
+                    m->dp_staging + m->pp_staging + m->widened);
 }
 
 static void step_row(const struct bench_case *c, double seconds, double first)

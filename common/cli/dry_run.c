@@ -17,12 +17,14 @@ static void print_memory(const struct step_memory *m)
                 {"kept activations", m->acts},
                 {"scratch", m->scratch},
                 {"batch", m->batch},
-                {"messages under way", m->tp_staging + m->dp_staging + m->pp_staging}};
+                {"messages under way", m->tp_staging + m->dp_staging + m->pp_staging},
+                {"bf16 operands, widened", m->widened}};
     double sum = 0.0;
     char text[TEXT_NUMBER];
 
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        printf("  %-24s %14s\n", rows[i].name, text_bytes(text, (double)rows[i].bytes));
+        if (rows[i].bytes > 0)
+            printf("  %-24s %14s\n", rows[i].name, text_bytes(text, (double)rows[i].bytes));
         sum += (double)rows[i].bytes;
     }
     printf("  %-24s %14s\n", "in all", text_bytes(text, sum));
