@@ -41,6 +41,9 @@ enum status check_strategies(const struct check_options *o, struct report *r);
 /* One hash for every layout of a model. */
 enum status check_layouts(const struct check_options *o, struct report *r);
 
+/* Runs that stop, are killed or find the disk full, and go on in other layouts. */
+enum status check_resume(const struct check_options *o, struct report *r);
+
 /* Every operation of o->backend against the same in float64; prints a table of its own. */
 enum status check_ops(const struct check_options *o, struct report *r);
 

@@ -18,6 +18,8 @@ const struct command *commands(void)
          NULL},
         {"generate", "writes text with a trained model", 1, command_generate, NULL},
         {"tokenize", "turns text into token ids, and back", 0, command_tokenize, NULL},
+        {"checkpoint", "looks into, checks, prunes and exports checkpoints of training", 1,
+         command_checkpoint, NULL},
         {"bench", "times products, attention, blocks or whole steps", 1, command_bench, NULL},
         {"validate", "compares with formulas, stored values, other layouts", 0, command_validate,
          NULL},

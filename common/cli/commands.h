@@ -25,6 +25,7 @@ enum status command_eval(struct host *job, int argc, char **argv);
 enum status command_generate(struct host *job, int argc, char **argv);
 enum status command_data(struct host *job, int argc, char **argv);
 enum status command_tokenize(struct host *job, int argc, char **argv);
+enum status command_checkpoint(struct host *job, int argc, char **argv);
 enum status command_bench(struct host *job, int argc, char **argv);
 enum status command_validate(struct host *job, int argc, char **argv);
 enum status command_validate_job(struct host *job, int argc, char **argv);

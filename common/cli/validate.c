@@ -4,6 +4,7 @@
 #include "common/cli/options.h"
 #include "validation/agree.h"
 #include "validation/cases.h"
+#include "validation/chain.h"
 #include "validation/check.h"
 #include "validation/job.h"
 
@@ -41,6 +42,7 @@ struct subject {
 
 static const struct subject subjects[] = {
     {"layouts", check_layouts, NULL, 20, 5, NULL},
+    {"resume", check_resume, NULL, 0, 0, NULL},
     {"gradients", NULL, check_gradients, 0, 0, "validation/data"},
     {"strategies", check_strategies, NULL, 0, 0, NULL},
     {"ledger", check_ledger, NULL, 0, 0, NULL},
@@ -50,7 +52,7 @@ static const struct subject subjects[] = {
     {"train", NULL, agree_train, 300, 30, "examples/data/tinyshakespeare/train.txt"},
 };
 
-#define SUBJECTS "layouts, gradients, strategies, ledger, ops, step, repeat and train"
+#define SUBJECTS "layouts, resume, gradients, strategies, ledger, ops, step, repeat and train"
 
 /* In this process alone, as a job of one rank. */
 static enum status check_here(const struct subject *s, const struct check_options *o,
@@ -113,7 +115,8 @@ static const struct options_spec *spec_of(struct validate_options *v, struct opt
         table[i] = options[i];
     *spec = (struct options_spec){
         "validate",
-        "compares: layouts (same bits), gradients (differences, stored values), strategies (same "
+        "compares: layouts (same bits), resume (same bits after stops and kills), gradients "
+        "(differences, stored values), strategies (same "
         "model), ledger (traffic and FLOPs), ops (each operation), and of a backend and the "
         "reference step (gradients), repeat (same bits twice), train (loss curves); exit status 1 "
         "on a miss",
@@ -165,6 +168,8 @@ enum status command_validate_job(struct host *job, int argc, char **argv)
     char words[CASE_WORDS] = "";
     size_t used = 0;
 
+    if (argc > 2 && !strcmp(argv[0], "fault"))
+        return chain_fault_main(job, argv[1], argc - 2, argv + 2);
     if (argc < 2)
         return fail(ST_EUSAGE, "validate-job is what narrows validate starts: FILE key=value...");
     for (int i = 1; i < argc && used < sizeof words; i++)

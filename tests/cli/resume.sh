@@ -138,6 +138,32 @@ expect "the version is said" grep -q 'format version 2; this narrows reads versi
 refused "a named one that is damaged" 5 'format version 2' 2 train "$t" parallel.tp=2 \
     run.dir="$dir/f" checkpoint.resume="$newest"
 
+# narrows checkpoint
+ends_well "inspect a run" 0 checkpoint inspect "$dir/a"
+expect "its newest, and the older ones" grep -qx 'older        16, 12, 8, 4' "$dir/out"
+ends_well "inspect one, with its tensors" 0 checkpoint inspect \
+    "$dir/a/checkpoints/step-000000008" --tensors
+expect "a moment of a factor" grep -qE \
+    '^model.layers.1.mlp.up_proj.up.weight +v +F32 +\[176, 16\] ' "$dir/out"
+ends_well "verify a run" 0 checkpoint verify "$dir/a"
+same "five of them are whole" "$(grep -c '  whole  ' "$dir/out")" 5
+fresh
+printf xy | dd of="$newest/rank-00000.safetensors" bs=1 seek=100000 conv=notrunc 2>/dev/null
+refused "verify a damaged one" 5 '1 of 5 checkpoint' 0 checkpoint verify "$dir/e"
+expect "file and tensor are named" grep -qE \
+    'step-000000020  DAMAGED  .*/rank-00000.safetensors is damaged: tensor .*, grain' "$dir/out"
+ends_well "prune" 0 checkpoint prune "$dir/e" --keep-last 1 --keep-every 8
+same "what is left" "$(cd "$dir/e/checkpoints" && echo step-*)" \
+    "step-000000008 step-000000016 step-000000020"
+ends_well "export" 0 checkpoint export "$dir/a" --output "$dir/weights"
+same "the weights are those of final/" "$(sha256sum <"$dir/weights/model.safetensors")" \
+    "$(sha256sum <"$dir/a/final/model.safetensors")"
+refused "export of a damaged one" 5 'rank-00000.safetensors is damaged' 0 checkpoint export \
+    "$newest" --output "$dir/never"
+expect "leaves nothing" test ! -e "$dir/never"
+refused "no checkpoint" 4 'no checkpoint in' 0 checkpoint verify "$dir"
+refused "export without a place" 2 '--output FOLDER' 0 checkpoint export "$dir/a"
+
 # A time limit, and one that is none.
 refused "no time" 3 "stop_after is '3x' & 3h50m" 0 train "$t" run.dir="$dir/g" \
     checkpoint.stop_after=3x
