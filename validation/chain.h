@@ -48,7 +48,8 @@ void link_close(struct link *l);
  * have something wrong with them; *unfinished: folders of saves that were cut short. */
 enum status chain_look(const struct chain *c, int64_t *newest, int *bad, int *unfinished);
 
-/* The other side: trains as argv says (CONFIG and words), with the fault in SIGNAL,RANK,PERMILLE. */
+/* The other side: trains as argv says (CONFIG and words), with the fault that a text
+ * SIGNAL,RANK,PERMILLE describes. Collective over job. */
 enum status chain_fault_main(struct host *job, const char *fault, int argc, char **argv);
 
 #endif

@@ -25,10 +25,13 @@ static const struct form forms[] = {
 };
 
 /* 7 steps in the first, 13 in the second. */
-static const char *const moves[][2] = {
-    {"parallel.tp=1 parallel.dp=1", "parallel.tp=2 parallel.dp=2 train.micro_batch=2"},
-    {"parallel.tp=2 parallel.dp=1", "parallel.tp=1 parallel.dp=4"},
-    {"parallel.tp=1 parallel.dp=2 train.micro_batch=1",
+static const struct {
+    const char *name, *first, *second;
+} moves[] = {
+    {"tp 1, tp 2 x dp 2 in micro-batches", "parallel.tp=1 parallel.dp=1",
+     "parallel.tp=2 parallel.dp=2 train.micro_batch=2"},
+    {"tp 2, dp 4", "parallel.tp=2 parallel.dp=1", "parallel.tp=1 parallel.dp=4"},
+    {"dp 2 in micro-batches, tp 4 recomputed", "parallel.tp=1 parallel.dp=2 train.micro_batch=1",
      "parallel.tp=4 parallel.dp=1 parallel.recompute=block"},
 };
 
@@ -90,12 +93,12 @@ static enum status move(struct table *t, int i)
 
     snprintf(name, sizeof name, "move%d", i);
     chain_run_folder(&t->chain, name);
-    TRY(chain_go(&l, &t->chain, NULL, "%s checkpoint.stop_at=7", moves[i][0]));
+    TRY(chain_go(&l, &t->chain, NULL, "%s checkpoint.stop_at=7", moves[i].first));
     if (l.step != 7)
         show(t, &l);
     link_close(&l);
-    snprintf(what, sizeof what, "%s: 7 in %s, 13 in %s", t->name, moves[i][0], moves[i][1]);
-    return finish(t, moves[i][1], what);
+    snprintf(what, sizeof what, "%s: 7 and 13 steps in %s", t->name, moves[i].name);
+    return finish(t, moves[i].second, what);
 }
 
 /* ---- signals ---- */
