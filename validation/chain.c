@@ -85,7 +85,8 @@ static int ranks_of(const char *const *word, int n)
     int ranks = 1;
 
     for (int i = 0; i < n; i++)
-        if (!strncmp(word[i], "parallel.tp=", 12) || !strncmp(word[i], "parallel.dp=", 12))
+        if (!strncmp(word[i], "parallel.tp=", 12) || !strncmp(word[i], "parallel.dp=", 12) ||
+            !strncmp(word[i], "parallel.pp=", 12))
             ranks *= (int)strtol(word[i] + 12, NULL, 10);
     return ranks;
 }

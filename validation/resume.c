@@ -30,7 +30,8 @@ static const struct {
 } moves[] = {
     {"tp 1, tp 2 x dp 2 in micro-batches", "parallel.tp=1 parallel.dp=1",
      "parallel.tp=2 parallel.dp=2 train.micro_batch=2"},
-    {"tp 2, dp 4", "parallel.tp=2 parallel.dp=1", "parallel.tp=1 parallel.dp=4"},
+    {"tp 2, pp 2 x dp 2 with zero", "parallel.tp=2 parallel.dp=1",
+     "parallel.tp=1 parallel.pp=2 parallel.dp=2 parallel.zero=1 train.micro_batch=1"},
     {"dp 2 in micro-batches, tp 4 recomputed", "parallel.tp=1 parallel.dp=2 train.micro_batch=1",
      "parallel.tp=4 parallel.dp=1 parallel.recompute=block"},
 };

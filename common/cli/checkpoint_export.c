@@ -20,9 +20,7 @@ struct exporter {
 static enum status settle(struct exporter *e)
 {
     e->cfg = e->m.cfg;
-    e->cfg.parallel.tp = e->cfg.parallel.dp = 1;
-    if (!e->cfg.parallel.layout_exact)
-        e->cfg.parallel.grains = 0; /* a rank is one grain */
+    config_one_rank(&e->cfg);
     e->cfg.run.backend = BACKEND_REF;
     if (e->cfg.train.precision == PRECISION_BF16) {
         e->cfg.train.precision = PRECISION_FP32;

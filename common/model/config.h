@@ -145,6 +145,9 @@ enum status config_override(struct config *cfg, const char *argument);
  * preset. Resolving twice changes nothing. */
 enum status config_resolve(struct config *cfg, int64_t ranks, int64_t vocab);
 
+/* The same model on one rank, whatever layout cfg is of. Resolve it again afterwards. */
+void config_one_rank(struct config *cfg);
+
 /* Checks a resolved configuration against itself and the layout. ranks: as config_resolve().
  * Errors: ST_ECONFIG with one message that names both numbers and a way out. */
 enum status config_validate(const struct config *cfg, int64_t ranks);

@@ -113,6 +113,18 @@ enum status config_resolve(struct config *cfg, int64_t ranks, int64_t vocab)
     return ST_OK;
 }
 
+void config_one_rank(struct config *cfg)
+{
+    struct config_parallel *p = &cfg->parallel;
+
+    p->tp = p->pp = p->dp = p->virtual_stages = 1;
+    p->zero = 0;
+    p->schedule = PIPELINE_1F1B;
+    p->stage_layers[0] = '\0';
+    if (!p->layout_exact)
+        p->grains = 0; /* a rank is one grain */
+}
+
 static int64_t common_multiple(int64_t a, int64_t b)
 {
     int64_t x = a, y = b;
