@@ -41,6 +41,10 @@ enum status bench_products(struct bench *b);
 /* The first case's attention, forward and backward. */
 enum status bench_attention(struct bench *b);
 
+/* The first case's checkpoints beside plain writes and reads of the same bytes, in a folder
+ * run.dir with ".bench" behind it, which is removed; the stall of a save beside a step. */
+enum status bench_checkpoint(struct bench *b);
+
 /* Median of n values; sorts them. */
 double bench_median(double *values, int n);
 

@@ -26,6 +26,8 @@ static const struct {
     {"parallel.grains", RULE_SAID},
     {"parallel.layout_exact", RULE_SAID},
     {"train.micro_batch", RULE_FREE},
+    /* where the start weights came from: those of the checkpoint are later */
+    {"train.init_from", RULE_FREE},
     /* length: the schedule is that of the new one */
     {"train.steps", RULE_SAID},
     {"train.warmup", RULE_SAID},
