@@ -67,8 +67,10 @@ static int set_up_mpi(struct host_job *job, int *argc, char ***argv, int *level)
         return code;
     MPI_Comm_rank(node, &job->local_rank);
     MPI_Comm_size(node, &job->local_size);
+    job->node = job->rank;
+    code = MPI_Bcast(&job->node, 1, MPI_INT, 0, node);
     MPI_Comm_free(&node);
-    return MPI_SUCCESS;
+    return code;
 }
 
 /* Posts the receive that hears of a failure anywhere. */
@@ -179,6 +181,11 @@ int host_size(const struct host *h)
 int host_local_rank(const struct host *job)
 {
     return job->job->local_rank;
+}
+
+int host_node(const struct host *job)
+{
+    return job->job->node;
 }
 
 int host_local_size(const struct host *job)

@@ -39,6 +39,9 @@ int host_size(const struct host *h);
 int host_local_rank(const struct host *job);
 int host_local_size(const struct host *job);
 
+/* The first rank of the job on this rank's node: a number for the node. */
+int host_node(const struct host *job);
+
 /* The ranks of h with one colour form a group, ordered by key, then by rank in h. A negative
  * colour joins none: *sub is NULL. The caller frees *sub. Collective over h. */
 enum status host_split(struct host **sub, struct host *h, int colour, int key);

@@ -47,6 +47,7 @@ struct host_word {
 struct host_job {
     MPI_Comm comm, flag_comm;
     int rank, size, local_rank, local_size;
+    int node;       /* the first rank of the job on this rank's node */
     double timeout; /* seconds; 0: none */
     int next_tag, tag_limit;
 

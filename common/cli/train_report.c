@@ -11,6 +11,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Who stands where, of more than one rank; zero and the pipeline's order where they matter. */
+static void print_mesh(const struct trainer *t)
+{
+    const struct config_parallel *p = &t->cfg.parallel;
+
+    if (p->tp * p->dp * p->pp == 1)
+        return;
+    log_info(
+        "mesh       rank = (stage x %lld + replica) x %lld + tp rank, counted by %s  zero %lld",
+        (long long)p->dp, (long long)p->tp,
+        config_choice_name("parallel.placement", (int)p->placement), (long long)p->zero);
+    if (p->pp == 1)
+        return;
+    log_info("pipeline   %s  %d micro-batches",
+             config_choice_name("parallel.schedule", (int)p->schedule), t->step.micro_batches);
+    for (int k = 0; k < p->pp * p->virtual_stages; k++)
+        log_info("           stage %d: blocks %d to %d", k % (int)p->pp, t->step.model.first[k],
+                 t->step.model.first[k + 1] - 1);
+}
+
 void train_settings(const struct trainer *t)
 {
     const struct config *c = &t->cfg;
@@ -23,16 +43,18 @@ void train_settings(const struct trainer *t)
              (long long)c->model.layers, (long long)c->model.heads, (long long)c->model.kv_heads,
              (long long)c->model.ffn, config_low_rank(c) ? (long long)c->model.rank : 0LL,
              (long long)c->model.vocab, (long long)t->step.model.shape.vocab_padded,
-             text_count(a, (double)params_count(&t->step.model.params)));
+             text_count(a, (double)t->step.model.params_all));
     log_info(
-        "layout     tp %lld x dp %lld  strategy %s  norm %s  recompute %s  grains %lld  %s  %s",
-        (long long)c->parallel.tp, (long long)c->parallel.dp, t->step.model.strategy->name,
-        config_choice_name("parallel.norm", (int)c->parallel.norm),
+        "layout     tp %lld x dp %lld x pp %lld  strategy %s  norm %s  recompute %s  grains %lld  "
+        "%s  %s",
+        (long long)c->parallel.tp, (long long)c->parallel.dp, (long long)c->parallel.pp,
+        t->step.model.strategy->name, config_choice_name("parallel.norm", (int)c->parallel.norm),
         config_choice_name("parallel.recompute", (int)c->parallel.recompute),
         (long long)c->parallel.grains,
         c->parallel.layout_exact ? "same bits in every layout"
                                  : "layout_exact off: sums in rank order",
         config_choice_name("train.precision", (int)c->train.precision));
+    print_mesh(t);
     log_info("batch      %lld sequences x %lld tokens  micro-batch %lld  steps %lld  lr %g %s",
              (long long)c->train.batch, (long long)c->train.seq, (long long)t->step.micro,
              (long long)c->train.steps, c->train.lr,

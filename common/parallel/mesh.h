@@ -14,6 +14,11 @@ struct mesh {
 /* The place of `rank`, 0 .. tp dp pp - 1. */
 struct mesh mesh_at(int rank, int tp, int dp, int pp);
 
+/* The number of `rank` among n ranks counted node by node, each node's in their order. node[r]: a
+ * number that r shares with the ranks of its node alone; nodes come in the order of these numbers.
+ * Ranks dealt round over nodes would else put a tensor-parallel group on several. */
+int mesh_by_node(const int *node, int n, int rank);
+
 /* The rank that stands there. */
 int mesh_rank(const struct mesh *m);
 

@@ -40,11 +40,20 @@ static int threads(const struct config *cfg, const struct host *job)
     return cores > ranks ? (int)(cores / ranks) : 1;
 }
 
-struct mesh place_mesh(const struct config *cfg, const struct host *job)
+enum status place_mesh(struct mesh *m, const struct config *cfg, struct host *job)
 {
     const struct config_parallel *p = &cfg->parallel;
+    int n = host_size(job), rank = host_rank(job), own = host_node(job);
+    int *node = malloc((size_t)n * sizeof *node);
+    enum status st = node ? ST_OK : fail(ST_ENOMEM, "no memory for the nodes of %d ranks", n);
 
-    return mesh_at(host_rank(job), (int)p->tp, (int)p->dp, (int)p->pp);
+    if (st == ST_OK)
+        st = host_gather(job, node, &own, sizeof own);
+    if (st == ST_OK && p->placement == PLACEMENT_NODE)
+        rank = mesh_by_node(node, n, rank);
+    *m = mesh_at(rank, (int)p->tp, (int)p->dp, (int)p->pp);
+    free(node);
+    return st;
 }
 
 /* n communicators over the ranks of one colour; a negative colour joins none. */
@@ -93,8 +102,9 @@ static enum status open_pipeline(struct step_place *at, const struct config *cfg
 
 enum status place_groups_open(struct step_place *at, const struct config *cfg, struct host *job)
 {
-    struct mesh m = place_mesh(cfg, job);
+    struct mesh m;
 
+    TRY(place_mesh(&m, cfg, job));
     TRY(host_split(&at->tp_host, job, m.pp_rank * m.dp + m.dp_rank, m.tp_rank));
     TRY(host_split(&at->dp_host, job, m.pp_rank * m.tp + m.tp_rank, m.dp_rank));
     TRY(comm_create(&at->tp, at->dev, at->tp_host, at->ledger));
@@ -127,10 +137,11 @@ enum status place_open(struct place *p, const struct config *cfg, struct host *j
 
     memset(p, 0, sizeof *p);
     p->job = job;
-    p->mesh = place_mesh(cfg, job);
     p->at.ledger = &p->ledger;
     TRY(place_backend(&be, cfg));
     st = host_agree(job, device_open(&p->at.dev, be, &opt));
+    if (st == ST_OK)
+        st = place_mesh(&p->mesh, cfg, job);
     if (st == ST_OK)
         st = place_groups_open(&p->at, cfg, job);
     if (st != ST_OK)

@@ -22,8 +22,8 @@ enum status place_backend(const struct backend **be, const struct config *cfg);
 /* The wide type of a configuration: DT_F64 under fp64, else DT_F32. */
 enum dtype place_wide(const struct config *cfg);
 
-/* Where this rank of the job stands. */
-struct mesh place_mesh(const struct config *cfg, const struct host *job);
+/* Where this rank of the job stands, by parallel.placement. Collective. Errors: ST_ENOMEM. */
+enum status place_mesh(struct mesh *m, const struct config *cfg, struct host *job);
 
 /* Opens the groups and communicators of this rank at at->dev, over the ranks of `job`; at->dev and
  * at->ledger must be set. Collective over job. Errors: ST_ECOMM. */

@@ -313,6 +313,24 @@ START_TEST(ranks_and_places_are_one_to_one)
 }
 END_TEST
 
+/* Ranks that mpirun deals round over two nodes: tensor parallelism of two stays within one. */
+START_TEST(ranks_are_counted_node_by_node)
+{
+    static const int round[] = {0, 1, 0, 1}, block[] = {0, 0, 2, 2}, uneven[] = {0, 1, 1, 0, 1, 1};
+    static const int want[] = {0, 2, 1, 3}, want_uneven[] = {0, 2, 3, 1, 4, 5};
+
+    for (int r = 0; r < 4; r++) {
+        struct mesh m = mesh_at(mesh_by_node(round, 4, r), 2, 2, 1);
+
+        ck_assert_int_eq(mesh_by_node(round, 4, r), want[r]);
+        ck_assert_int_eq(mesh_by_node(block, 4, r), r);
+        ck_assert_int_eq(m.dp_rank, round[r]); /* a replica a node */
+    }
+    for (int r = 0; r < 6; r++)
+        ck_assert_int_eq(mesh_by_node(uneven, 6, r), want_uneven[r]);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("grains");
@@ -328,6 +346,7 @@ int main(void)
     tcase_add_test(tc, a_large_head_takes_the_place_of_blocks);
     tcase_add_test(tc, a_list_of_blocks_is_taken_or_refused);
     tcase_add_test(tc, ranks_and_places_are_one_to_one);
+    tcase_add_test(tc, ranks_are_counted_node_by_node);
     suite_add_tcase(suite, tc);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

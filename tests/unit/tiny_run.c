@@ -103,7 +103,7 @@ int tiny_run_open(struct tiny_run *r, struct host *job, const char *const *shape
     if (!r->group)
         return 0;
     open_place(r);
-    mesh = place_mesh(&r->cfg, r->group);
+    TINY_OK(r->job, place_mesh(&mesh, &r->cfg, r->group));
     wide = r->cfg.train.precision == PRECISION_FP64 ? DT_F64 : DT_F32;
     TINY_OK(r->job, step_plan_at(&memory, NULL, NULL, &r->cfg, &mesh, wide, 1));
     TINY_OK(r->job, step_open(&r->step, &r->cfg, &r->at, &memory, 1));
