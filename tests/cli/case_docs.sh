@@ -69,7 +69,7 @@ while read -r command; do
     sed -n 's/^  \(-., \|    \)\{0,1\}\(--[a-z][a-z-]*\).*/\2/p' "$dir/out" >>"$dir/options"
 done <"$dir/calls"
 # Of mpirun, configure, autoreconf, make, git and Slurm.
-foreign='--(no-install-recommends|oversubscribe|bind-to|allow-run-as-root|install|map-by|report-bindings|host|hostfile|mpi|nodes|ntasks-per-node|open-mode|signal|time|enable-[a-z-]*|with-[a-z-]*|without-[a-z-]*|disable-[a-z-]*)'
+foreign='--(no-install-recommends|oversubscribe|bind-to|allow-run-as-root|install|map-by|report-bindings|host|hostfile|mpi|nodes|ntasks-per-node|open-mode|signal|enable-[a-z-]*|with-[a-z-]*|without-[a-z-]*|disable-[a-z-]*)'
 # shellcheck disable=SC2086
 grep -ohE '(^|[` (])--[a-z][a-z-]+' $docs | sed 's/^[` (]//' | grep -vxE -e "$foreign" |
     grep -vx -e '--version' >"$dir/named"
