@@ -38,12 +38,17 @@ static enum status train(struct host *job, const struct config *cfg, const char 
     return st;
 }
 
-static enum status read_config(struct config *cfg, const struct options *words, bool resume)
+/* Without a file the keys can be printed, no more. */
+static enum status read_config(struct config *cfg, const struct options *words,
+                               const struct train_options *o)
 {
     config_default(cfg);
-    TRY(yaml_read(cfg, words->word[0]));
+    if (words->words > 0)
+        TRY(yaml_read(cfg, words->word[0]));
+    else if (!o->print_config)
+        return fail(ST_EUSAGE, "narrows train needs CONFIG: see narrows train --help");
     TRY(options_override(cfg, words));
-    if (resume)
+    if (o->resume)
         TRY(config_override(cfg, "checkpoint.resume=auto"));
     return weights_adopt(cfg);
 }
@@ -85,7 +90,7 @@ static const struct options_spec *spec_of(struct train_options *o, struct option
         "train",
         "trains a model as CONFIG (YAML) says; key=value arguments win over the file",
         "CONFIG",
-        1,
+        0,
         1,
         true,
         table,
@@ -112,7 +117,7 @@ enum status command_train(struct host *job, int argc, char **argv)
     cfg = malloc(sizeof *cfg);
     if (!cfg)
         return fail(ST_ENOMEM, "no memory for a configuration");
-    st = host_agree(job, read_config(cfg, &words, o.resume));
+    st = host_agree(job, read_config(cfg, &words, &o));
     if (st == ST_OK && o.print_config)
         st = host_agree(job, print_config(job, cfg));
     else if (st == ST_OK && o.dry_run)
