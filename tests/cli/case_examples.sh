@@ -7,6 +7,9 @@
 need_mpirun
 cd "$SOURCE" || exit 1
 
+short="run.overwrite=on train.warmup=0 train.steps=2 train.decay=1 train.seq=16"
+short="$short train.eval_sequences=4"
+
 # run_line LINE: a command of an example, with few steps, in a folder of the test.
 run_line() {
     line=$1
@@ -17,8 +20,7 @@ run_line() {
     words=$(echo "$line" | sed 's/.*narrows //; s/ run\.dir=[^ ]*//')
     case $words in
     train*--dry-run*) ends_well "L09 $line" "$ranks" $words run.backend=ref ;;
-    train*) ends_well "L09 $line" "$ranks" $words run.dir="$dir/run" run.overwrite=on \
-        train.warmup=0 train.steps=2 train.decay=1 train.seq=16 train.eval_sequences=4 ;;
+    train*) ends_well "L09 $line" "$ranks" $words run.dir="$dir/run" $short ;;
     *) return ;;
     esac
     lines=$((lines + 1))
@@ -37,6 +39,31 @@ for example in examples/*.yaml; do
     ends_well "L09 $example fits its layout" 0 train "$example" --dry-run --ranks "$tp" \
         parallel.dp=1 run.backend=ref
 done
+
+# preset.yaml is for a machine and data of its own: here a step of one of its blocks.
+ends_well "L09 examples/preset.yaml takes a step" 0 train examples/preset.yaml run.backend=ref \
+    run.dir="$dir/run" run.overwrite=on run.save=off parallel.tp=1 data.train="$text" \
+    data.validation="$text" data.packing=on data.document_separator='""' model.layers=1 \
+    train.batch=2 train.micro_batch=2 train.seq=16 train.warmup=0 train.steps=1 train.eval_every=0 \
+    train.eval_sequences=2
+
+# And the README's commands, in their order; a text of the tree is the user's own.
+head -c 20000 "$text" >"$dir/my.txt"
+sed -e ':a' -e '/\\$/{N;s/\\\n *//;ba' -e '}' README.md |
+    sed -n 's/^    narrows \(\(train\|launch\|generate\) .*\)/\1/p' >"$dir/lines"
+lines=0
+while read -r line <&3; do
+    words=$(echo "$line" | sed "s#my\.txt#$dir/my.txt#; s#runs/mine#$dir/mine#")
+    case $words in
+    *--dry-run* | generate*) ;;
+    *run.dir=*) words="$words $short" ;;
+    *) words="$words run.dir=$dir/run $short" ;;
+    esac
+    eval "set -- $words"
+    ends_well "L09 README: $line" 0 "$@"
+    lines=$((lines + 1))
+done 3<"$dir/lines"
+expect "L09 the README has commands" test "$lines" -ge 4
 
 # plan WORDS...: numbers of a rehearsal.
 plan() {
