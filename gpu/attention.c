@@ -69,6 +69,10 @@ static enum status check_shape(const struct attention *at)
     if (at->head_dim > 256)
         return fail(ST_ESHAPE, "attention with head_dim %lld; the gpu backend takes up to 256",
                     (long long)at->head_dim);
+    if (at->starts.data)
+        return fail(ST_ECONFIG,
+                    "attention within documents (data.reset_documents) is not built for "
+                    "the gpu backend; use ref");
     if (at->lse.dtype != DT_F32)
         return fail(ST_EDTYPE, "attention: log-sum-exp of type %s; it is f32",
                     dtype_name(at->lse.dtype));

@@ -39,6 +39,9 @@ extern "C" enum status gpu_rope(struct device *dev, struct tensor *x, const stru
     struct fit f = fit_start(x->rows, rope.head_dim / 2);
     struct view vx = fit_view(&f, x), vt = fit_view(&f, table);
 
+    if (rope.starts.data)
+        return fail(ST_ECONFIG, "positions that begin anew with a document (data.reset_documents) "
+                                "are not built for the gpu backend; use ref");
     if (tensor_count(x) == 0)
         return ST_OK;
     TRY(fit_check(&f, "rope"));

@@ -71,11 +71,11 @@ static real softmax_row(real *s, real *inverse, int64_t seen, int64_t keys, real
     return top + (real)elementary_log((double)sum);
 }
 
-/* Queries [first, first + rows) of head h of sequence b. */
+/* Queries [first, first + rows) of head h of sequence b, which see keys from `from` on. */
 static void forward_block(struct attention *at, const struct work *w, int64_t b, int64_t h,
-                          int64_t first, int64_t rows)
+                          int64_t first, int64_t rows, int64_t from)
 {
-    int64_t dim = at->head_dim, row = b * at->seq + first, keys = at->pos0 + first + rows;
+    int64_t dim = at->head_dim, row = b * at->seq + first, keys = at->pos0 + first + rows - from;
     struct head scores = {.p = w->scores, .ld = keys};
     struct head q = attention_load(&at->q, row, rows, h, dim, w->q);
     struct head o = attention_place(&at->o, row, h, dim, w->o);
@@ -83,10 +83,12 @@ static void forward_block(struct attention *at, const struct work *w, int64_t b,
     struct head k = attention_place(&at->k, b * at->kv_rows, kv, dim, w->k);
     struct head v = attention_place(&at->v, b * at->kv_rows, kv, dim, w->v);
 
+    k.p += from * k.ld;
+    v.p += from * v.ld;
     attention_product(scores, q, k, 1, (const int64_t[3]){rows, keys, dim}, 0);
     for (int64_t i = 0; i < rows; i++)
         ((real *)at->lse.data)[(row + i) * at->lse.stride + h] =
-            softmax_row(scores.p + i * keys, &w->inverse[i], at->pos0 + first + i + 1, keys,
+            softmax_row(scores.p + i * keys, &w->inverse[i], at->pos0 + first - from + i + 1, keys,
                         attention_scale(dim));
     attention_product(o, scores, v, 0, (const int64_t[3]){rows, dim, keys}, 0);
     for (int64_t i = 0; i < rows; i++)
@@ -101,8 +103,12 @@ static void forward_head(struct device *dev, struct attention *at, int64_t b, in
 
     (void)attention_load(&at->k, b * at->kv_rows, keys, kv, at->head_dim, w.k);
     (void)attention_load(&at->v, b * at->kv_rows, keys, kv, at->head_dim, w.v);
-    for (int64_t i = 0; i < at->seq; i += ATTENTION_ROWS)
-        forward_block(at, &w, b, h, i, at->seq - i < ATTENTION_ROWS ? at->seq - i : ATTENTION_ROWS);
+    for (int64_t begin = 0, end; begin < at->seq; begin = end) {
+        end = attention_document(at, b, begin);
+        for (int64_t i = begin; i < end; i += ATTENTION_ROWS)
+            forward_block(at, &w, b, h, i, end - i < ATTENTION_ROWS ? end - i : ATTENTION_ROWS,
+                          begin);
+    }
 }
 
 enum status ref_attention_forward(struct device *dev, struct attention *at)

@@ -23,6 +23,17 @@ struct head attention_place(const struct tensor *t, int64_t row, int64_t h, int6
 void attention_store(const struct tensor *t, int64_t row, int64_t rows, int64_t h, int64_t dim,
                      const real *buf);
 
+/* Where the document that query `first` of sequence b begins ends; seq without documents. */
+static inline int64_t attention_document(const struct attention *at, int64_t b, int64_t first)
+{
+    const int32_t *starts = at->starts.data;
+    int64_t i = first + 1;
+
+    while (starts && i < at->seq && starts[b * at->seq + i] != i)
+        i++;
+    return starts ? i : at->seq;
+}
+
 /* 1 / sqrt(head_dim) */
 static inline real attention_scale(int64_t dim)
 {

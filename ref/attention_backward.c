@@ -34,24 +34,24 @@ static size_t work_size(int64_t seq, int64_t dim)
            sizeof(real);
 }
 
-/* One sequence and key head: what all its blocks share. */
+/* One document (or sequence) and key head: what all its blocks share. */
 struct task {
     const struct attention *at;
     struct attention *dat;
     struct work w;
-    struct head k, v, dk, dv;
-    int64_t b, kv;
+    struct head k, v, dk, dv; /* from the first row of the document on */
+    int64_t b, kv, begin, end;
 };
 
 /* p becomes the probabilities of the block, dp the gradient of its scores. */
 static void score_grads(const struct task *t, struct head o, struct head grad_o, int64_t h,
                         int64_t first, int64_t rows)
 {
-    int64_t keys = first + rows, dim = t->at->head_dim;
+    int64_t keys = first + rows - t->begin, dim = t->at->head_dim;
     real scale = attention_scale(dim);
 
     for (int64_t i = 0; i < rows; i++) {
-        int64_t seen = first + i + 1, row = t->b * t->at->seq + first + i;
+        int64_t seen = first - t->begin + i + 1, row = t->b * t->at->seq + first + i;
         real *p = t->w.p + i * keys, *dp = t->w.dp + i * keys;
         real lse = ((const real *)t->at->lse.data)[row * t->at->lse.stride + h];
         real delta = row_dot(o.p + i * o.ld, grad_o.p + i * grad_o.ld, dim);
@@ -76,7 +76,7 @@ static void add_keys(struct head c, const real *s, struct head x, const int64_t 
 static void backward_block(const struct task *t, int64_t h, int64_t first, int64_t rows, real beta)
 {
     const struct attention *at = t->at;
-    int64_t dim = at->head_dim, row = t->b * at->seq + first, keys = first + rows;
+    int64_t dim = at->head_dim, row = t->b * at->seq + first, keys = first + rows - t->begin;
     struct head q = attention_load(&at->q, row, rows, h, dim, t->w.q);
     struct head o = attention_load(&at->o, row, rows, h, dim, t->w.o);
     struct head grad_o = attention_load(&t->dat->o, row, rows, h, dim, t->w.grad_o);
@@ -96,11 +96,11 @@ static void backward_block(const struct task *t, int64_t h, int64_t first, int64
 static void backward_head(const struct task *t)
 {
     const struct attention *at = t->at;
-    int64_t group = at->heads / at->kv_heads, last = (at->seq - 1) / ATTENTION_ROWS;
+    int64_t group = at->heads / at->kv_heads, last = (t->end - t->begin - 1) / ATTENTION_ROWS;
 
     for (int64_t h = t->kv * group; h < (t->kv + 1) * group; h++)
         for (int64_t i = last; i >= 0; i--) {
-            int64_t first = i * ATTENTION_ROWS, left = at->seq - first;
+            int64_t first = t->begin + i * ATTENTION_ROWS, left = t->end - first;
 
             backward_block(t, h, first, left < ATTENTION_ROWS ? left : ATTENTION_ROWS,
                            h == t->kv * group && i == last ? 0 : 1);
@@ -118,7 +118,16 @@ static void run_task(struct device *dev, const struct attention *at, struct atte
     t.v = attention_load(&at->v, row, seq, kv, dim, t.w.v);
     t.dk = attention_place(&dat->k, row, kv, dim, t.w.dk);
     t.dv = attention_place(&dat->v, row, kv, dim, t.w.dv);
-    backward_head(&t);
+    for (; t.begin < seq; t.begin = t.end) {
+        struct task document = t;
+
+        t.end = document.end = attention_document(at, b, t.begin);
+        document.k.p += t.begin * t.k.ld;
+        document.v.p += t.begin * t.v.ld;
+        document.dk.p += t.begin * t.dk.ld;
+        document.dv.p += t.begin * t.dv.ld;
+        backward_head(&document);
+    }
     attention_store(&dat->k, row, seq, kv, dim, t.w.dk);
     attention_store(&dat->v, row, seq, kv, dim, t.w.dv);
 }

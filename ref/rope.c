@@ -6,7 +6,8 @@ static void rotate_row(struct tensor *x, const struct tensor *table, const struc
                        int64_t i, real *buf)
 {
     int64_t half = rope->head_dim / 2, position = rope->pos0 + i % rope->seq;
-    const real *cosine = (const real *)table->data + position * table->stride;
+    int64_t start = rope->starts.data ? ((const int32_t *)rope->starts.data)[i] : 0;
+    const real *cosine = (const real *)table->data + (position - start) * table->stride;
     real *row = row_out(x, i, buf);
 
     if (row == buf)

@@ -77,11 +77,13 @@ enum status op_latent_backward(struct device *dev, struct tensor *u, struct tens
                                const struct tensor *s, struct latent lat);
 
 /* Rotary embedding in place: pair (j, j + head_dim/2) of each head is turned by the angle whose
- * cosine and sine stand in row `position` of table [positions, head_dim]: cosines, then sines. */
+ * cosine and sine stand in row `position` of table [positions, head_dim]: cosines, then sines.
+ * Positions may begin anew with each document (struct rope). */
 enum status op_rope(struct device *dev, struct tensor *x, const struct tensor *table,
                     struct rope rope);
 
-/* Fills at->o and at->lse from q, k, v: o = softmax(q k' / sqrt(head_dim)) v, causal. */
+/* Fills at->o and at->lse from q, k, v: o = softmax(q k' / sqrt(head_dim)) v, causal, and
+ * within documents where at->starts says so. */
 enum status op_attention_forward(struct device *dev, struct attention *at);
 
 /* Fills dat->q, dat->k, dat->v from dat->o and the forward's tensors (training shapes only). */

@@ -118,7 +118,9 @@ enum status op_check_attention(const struct device *dev, const struct attention 
     int64_t rows = at->batch * at->seq, keys = at->batch * at->kv_rows;
     int64_t q = at->heads * at->head_dim, kv = at->kv_heads * at->head_dim;
 
-    TRY(check_heads(at, dat != NULL, op));
+    TRY(check_heads(at, dat != NULL || at->starts.data, op));
+    if (at->starts.data)
+        TRY(op_check(dev, (struct op_arg){&at->starts, OP_I32, rows, 1, op, "starts"}));
     TRY(op_check(dev, (struct op_arg){&at->q, OP_FLOAT, rows, q, op, "q"}));
     TRY(op_check(dev, (struct op_arg){&at->o, OP_FLOAT, rows, q, op, "o"}));
     TRY(op_check(dev, (struct op_arg){&at->k, OP_FLOAT, keys, kv, op, "k"}));

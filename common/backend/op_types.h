@@ -59,21 +59,27 @@ struct latent {
     struct norm norm; /* used when a statistic is given */
 };
 
-/* Rows are tokens; row i is at position pos0 + i mod seq of its sequence. */
+/* Rows are tokens; row i is at position pos0 + i mod seq of its sequence; with `starts` (data NULL:
+ * none), at starts[i] less: positions begin anew with a document. */
 struct rope {
     int64_t seq, head_dim, pos0;
-    int inverse; /* rotates back: the backward of the rotation */
+    struct tensor starts; /* [batch*seq, 1] i32; on ref only */
+    int inverse;          /* rotates back: the backward of the rotation */
 };
 
 /* Causal attention on the heads of this rank. Query head h reads key head h * kv_heads / heads.
  * Query row b * seq + i has position pos0 + i and sees keys 0 .. pos0 + i of its sequence, which
- * stand in rows b * kv_rows + u of k and v. While training, kv_rows = seq and pos0 = 0. */
+ * stand in rows b * kv_rows + u of k and v. While training, kv_rows = seq and pos0 = 0.
+ * With `starts` (data NULL: none; while training only) the sequence is cut into documents: query i
+ * sees keys starts[i] .. i, and starts[i] is where its document begins, so starts[i] <= i and
+ * starts[i] is starts[i - 1] or i. A document is computed as a sequence of its own would be. */
 struct attention {
     int64_t batch, seq, kv_rows, pos0;
     int64_t heads, kv_heads, head_dim;
-    struct tensor q, o; /* [batch*seq, heads*head_dim]           */
-    struct tensor k, v; /* [batch*kv_rows, kv_heads*head_dim]    */
-    struct tensor lse;  /* [batch*seq, heads]  log-sum-exp of the scaled scores; wide type */
+    struct tensor q, o;   /* [batch*seq, heads*head_dim]           */
+    struct tensor k, v;   /* [batch*kv_rows, kv_heads*head_dim]    */
+    struct tensor lse;    /* [batch*seq, heads]  log-sum-exp of the scaled scores; wide type */
+    struct tensor starts; /* [batch*seq, 1] i32; on ref only */
 };
 
 /* SWIGLU: f = silu(g) * u.   PRODUCT: f = g * u (CoLA with its outer SiLU off). */

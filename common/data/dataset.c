@@ -5,6 +5,21 @@
 
 #include <stdlib.h>
 
+static enum status check_borders(const struct corpus *c, const struct config *cfg)
+{
+    if (!cfg->data.reset_documents || c->separated)
+        return ST_OK;
+    if (c->shards)
+        return fail(ST_ECONFIG,
+                    "data.reset_documents is on, and %s does not say where documents end; use "
+                    "Megatron's format, or set data.reset_documents=off",
+                    c->path);
+    return fail(ST_ECONFIG,
+                "data.reset_documents is on, and data.document_separator is not set: all of %s is "
+                "one document; set the separator, or data.reset_documents=off",
+                c->path);
+}
+
 /* 16-bit ids cannot use a larger vocabulary: likely the data were made with another tokenizer. */
 static void warn_narrow(const struct corpus *c, int64_t vocab)
 {
@@ -33,6 +48,8 @@ static enum status open_corpora(struct corpus **out, int *opened, const struct s
         TRY(corpus_open_any(c, s->path[*opened], t, &options));
         warn_narrow(c, cfg->model.vocab);
     }
+    for (int i = 0; i < s->n; i++)
+        TRY(check_borders(&(*out)[i], cfg));
     return ST_OK;
 }
 

@@ -16,7 +16,7 @@ struct dataset {
  * checked against model.vocab: this is part `part` of `parts` equal ones, so that the ranks of a
  * job share the work and must agree on the result. Release with dataset_close; on failure there is
  * nothing to release. Local. Errors: those of sources_read, corpus_open_any, corpus_split,
- * corpus_check_ids and mixture_open. */
+ * corpus_check_ids and mixture_open; ST_ECONFIG for data.reset_documents without known borders. */
 enum status dataset_open(struct dataset *d, const struct config *cfg, const struct tokenizer *t,
                          int part, int parts);
 void dataset_close(struct dataset *d);

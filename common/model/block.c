@@ -3,8 +3,11 @@
 static enum status rotate(struct block_env *env, const struct attention *at, struct tensor *q,
                           struct tensor *k, int inverse)
 {
-    struct rope rope = {
-        .seq = at->seq, .head_dim = at->head_dim, .pos0 = at->pos0, .inverse = inverse};
+    struct rope rope = {.seq = at->seq,
+                        .head_dim = at->head_dim,
+                        .pos0 = at->pos0,
+                        .starts = at->starts,
+                        .inverse = inverse};
 
     TRY(op_rope(env->tp.dev, q, env->rope_table, rope));
     return op_rope(env->tp.dev, k, env->rope_table, rope);

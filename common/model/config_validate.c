@@ -143,6 +143,20 @@ static enum status check_precision(const struct config *cfg)
     return ST_OK;
 }
 
+static enum status check_documents(const struct config *cfg)
+{
+    if (!cfg->data.reset_documents)
+        return ST_OK;
+    if (cfg->run.backend != BACKEND_REF)
+        return fail(ST_ECONFIG, "data.reset_documents on exists on run.backend ref only, not on "
+                                "gpu: set data.reset_documents=off, or run.backend=ref");
+    if (!cfg->data.packing)
+        return fail(ST_ECONFIG, "data.reset_documents on is for packed sequences, but data.packing "
+                                "is off, where a sequence is one document: set "
+                                "data.reset_documents=off");
+    return ST_OK;
+}
+
 static enum status check_powers(const struct config_parallel *p)
 {
     if (!p->layout_exact)
@@ -326,6 +340,7 @@ enum status config_validate(const struct config *cfg, int64_t ranks)
     TRY(check_heads(&cfg->model));
     TRY(check_kind(cfg));
     TRY(check_precision(cfg));
+    TRY(check_documents(cfg));
     TRY(check_schedule(&cfg->train));
     TRY(check_powers(&cfg->parallel));
     TRY(check_cuts(cfg));

@@ -53,7 +53,8 @@ struct stage {
 struct micro_batch {
     int64_t samples, seq;
     struct tensor tokens, targets, loss;
-    double scale; /* gradient of the summed loss: 1 / valid targets of the global batch */
+    struct tensor starts; /* struct attention; data NULL: a sequence is one document */
+    double scale;         /* gradient of the summed loss: 1 / valid targets of the global batch */
 };
 
 /* Sets up s over m; env: dev, tp, ledger and scratch are taken from `from`. Takes the rotary table

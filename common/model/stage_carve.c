@@ -58,6 +58,7 @@ static enum status carve_attention(struct stage *s, struct block_acts *a,
                                .heads = sh->heads_l,
                                .kv_heads = sh->kv_heads_l,
                                .head_dim = sh->head_dim,
+                               .starts = mb->starts,
                                .q = a->q,
                                .k = a->k,
                                .v = a->v};

@@ -19,6 +19,8 @@ static struct micro_batch micro_batch(struct step *s, int index, double scale)
 
     mb.tokens = tensor_rows(&s->tokens, first * seq, samples * seq, (int32_t)samples);
     mb.targets = tensor_rows(&s->targets, first * seq, samples * seq, (int32_t)samples);
+    if (s->cfg->data.reset_documents)
+        mb.starts = tensor_rows(&s->starts, first * seq, samples * seq, (int32_t)samples);
     mb.loss = tensor_rows(&s->loss, first * seq, samples * seq, (int32_t)samples);
     return mb;
 }
@@ -29,6 +31,13 @@ static enum status upload(struct step *s, const int32_t *tokens, const int32_t *
 
     TRY(device_upload(s->at.dev, s->tokens.data, tokens, bytes));
     return device_upload(s->at.dev, s->targets.data, targets, bytes);
+}
+
+enum status step_documents(struct step *s, const int32_t *starts)
+{
+    FAIL_IF(!s->cfg->data.reset_documents, ST_EINTERNAL);
+    return device_upload(s->at.dev, s->starts.data, starts,
+                         (size_t)tensor_count(&s->starts) * sizeof *starts);
 }
 
 /* Summed loss of each of this rank's samples, in token order, in float64. */

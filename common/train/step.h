@@ -53,6 +53,7 @@ struct step {
     int64_t positions;         /* longest sequence                                       */
     int micro_batches;
     struct tensor tokens, targets;   /* [local samples * seq, 1] i32                           */
+    struct tensor starts;            /* the same, with data.reset_documents                    */
     struct tensor loss;              /* [local samples * seq, 1] wide; of the last stage       */
     void *dx;                        /* a stream's gradient, in a pipeline                     */
     void *host_loss;                 /* loss on the host                                       */
@@ -93,6 +94,10 @@ enum status step_plan_at(struct step_memory *memory, struct ledger *ledger, doub
  * batch. */
 enum status step_plan(struct step_memory *memory, struct ledger *ledger, double *flops,
                       const struct config *cfg, enum dtype wide, int training);
+
+/* With data.reset_documents on: where the document of each token of the next batch begins in its
+ * row, [local, seq] on the host (loader_starts). Before each batch. */
+enum status step_documents(struct step *s, const int32_t *starts);
 
 /* Start values from train.seed. */
 enum status step_init(struct step *s);

@@ -41,6 +41,8 @@ static enum status carve_batch(struct step *s)
 
     TRY(batch_tensor(s, &s->tokens, DT_I32));
     TRY(batch_tensor(s, &s->targets, DT_I32));
+    if (s->cfg->data.reset_documents)
+        TRY(batch_tensor(s, &s->starts, DT_I32));
     TRY(batch_tensor(s, &s->loss, s->at.dev->wide));
     s->host_loss = malloc(rows * dtype_size(s->at.dev->wide));
     s->sample_loss = calloc((size_t)(s->cfg->train.batch + (s->at.dp->size + 1) * step_room(s)),

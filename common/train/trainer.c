@@ -177,6 +177,7 @@ enum status trainer_close(struct trainer *t)
 
     free(t->tokens);
     free(t->targets);
+    free(t->starts);
     if (t->saving)
         saver_close(&t->saver);
     if (t->step.cfg)

@@ -26,6 +26,7 @@ struct trainer {
     struct saver saver;        /* open while run.save is on */
     char resume[CONFIG_TEXT];  /* checkpoint.resume, which the run's own configuration leaves out */
     int32_t *tokens, *targets; /* [this rank's samples * seq] */
+    int32_t *starts;           /* likewise; NULL unless data.reset_documents */
     int (*stop_requested)(void);
     int64_t done;                /* updates made (or skipped) */
     int64_t first;               /* those made before this process: the step it went on from */

@@ -42,17 +42,25 @@ enum status trainer_batch_open(struct trainer *t)
 
     t->tokens = malloc(n * sizeof *t->tokens);
     t->targets = malloc(n * sizeof *t->targets);
-    if (!t->tokens || !t->targets)
+    t->starts = t->cfg.data.reset_documents ? malloc(n * sizeof *t->starts) : NULL;
+    if (!t->tokens || !t->targets || (t->cfg.data.reset_documents && !t->starts))
         return fail(ST_ENOMEM, "no memory for a batch of %zu tokens", n);
     return ST_OK;
 }
 
-enum status trainer_training_batch(struct trainer *t, int64_t *valid)
+/* This rank's rows of a batch; where documents begin goes to the device at once. */
+static enum status read_rows(struct trainer *t, const struct mixture *m, int64_t batch)
 {
     int64_t rows = t->step.end - t->step.begin;
 
+    TRY(mixture_rows(t->tokens, t->targets, t->starts, m, batch, t->step.begin, rows));
+    return t->starts ? step_documents(&t->step, t->starts) : ST_OK;
+}
+
+enum status trainer_training_batch(struct trainer *t, int64_t *valid)
+{
     TRY(mixture_valid(valid, &t->data.train, t->done));
-    return mixture_rows(t->tokens, t->targets, NULL, &t->data.train, t->done, t->step.begin, rows);
+    return read_rows(t, &t->data.train, t->done);
 }
 
 /* Rows of batch b that the validation may use. */
@@ -73,7 +81,7 @@ enum status trainer_validation_batch(struct trainer *t, int64_t b, int64_t *vali
     if (usable == 0)
         return ST_OK;
     TRY(mixture_valid_rows(valid, &t->data.validation, b, 0, usable));
-    TRY(mixture_rows(t->tokens, t->targets, NULL, &t->data.validation, b, t->step.begin, rows));
+    TRY(read_rows(t, &t->data.validation, b));
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; t->step.begin + i >= usable && j < seq; j++)
             t->targets[i * seq + j] = LOADER_IGNORED;

@@ -75,11 +75,40 @@ same "a mixture trains alike in every layout" "$(hashes)" "$want"
 ends_well "other weights" 1 train "$t" data.train="[0.25 $dir/mix-*, 0.75 $dir/flat.txt]" "$@"
 differ "weights matter" "$(hashes)" "$want"
 
+# Attention and positions that begin anew with each document: the same in every layout.
+sed 's/^$/--/' "$dir/plain.txt" >"$dir/documents.txt"
+set -- "$@" data.document_separator=-- data.train="$dir/documents.txt" \
+    data.validation="$dir/documents.txt"
+ends_well "documents that see each other" 1 train "$t" "$@"
+differ "nothing is reset by itself" "$(hashes)" "$want"
+other=$(hashes)
+set -- "$@" data.reset_documents=on
+ends_well "documents apart" 1 train "$t" "$@"
+want=$(hashes)
+differ "reset_documents matters" "$want" "$other"
+ends_well "documents apart on four ranks" 4 train "$t" "$@" parallel.tp=2 train.micro_batch=2
+same "documents apart train alike in every layout" "$(hashes)" "$want"
+refused "documents without borders" 3 "data.reset_documents & data.document_separator" 1 train "$t" \
+    data.reset_documents=on
+refused "shards without borders" 3 "$dir/c.bin & data.reset_documents & Megatron" 1 train "$t" \
+    data.reset_documents=on data.train="$dir/c.bin"
+refused "reset without packing" 3 "data.reset_documents & data.packing" 1 train "$t" "$@" \
+    data.packing=off
+refused "reset on the gpu backend" 3 "data.reset_documents & ref" 1 train "$t" "$@" run.backend=gpu
+
 # D11: 9 sequences on 2 ranks with a batch of 2: all ranks finish, in training and validation.
 head -c 289 "$dir/flat.txt" >"$dir/nine.txt"
 ends_well "D11 sequences that the ranks do not divide" 2 train "$t" train.batch=2 train.steps=20 \
     data.train="$dir/nine.txt" data.validation="$dir/nine.txt" train.eval_every=3 \
     train.eval_sequences=0
+
+# D12: going on with fewer data than before: both numbers of sequences are named.
+ends_well "a run to go on from" 1 train "$t" run.save=on train.steps=2 data.train="$dir/c.bin"
+llmc "$dir/less.bin" 1000
+head -c 2000 "$dir/mega.bin" >>"$dir/less.bin"
+refused "D12 going on with a shorter shard" 3 \
+    "$dir/less.bin & $(((n + 30) / 32)) then & 32 sequences an epoch" 1 train "$t" --resume \
+    run.save=on train.steps=2 data.train="$dir/less.bin"
 
 # D13: id 300 at position 1234 with a vocabulary of 259; -1 in 32 bits. Before the first step.
 bad() {

@@ -199,6 +199,24 @@ START_TEST(test_d04_d08_counts)
 }
 END_TEST
 
+/* Where documents begin in packed rows of 4: of 0-2, 3, 4-5, none, 6-9. */
+static void check_starts(const struct corpus *c)
+{
+    static const int32_t want[3][SEQ] = {{0, 0, 0, 3}, {0, 0, 2, 2}, {0, 0, 0, 0}};
+    int32_t starts[SEQ];
+    struct loader l;
+
+    ck_assert_int_eq(loader_open(&l, c, &plain), ST_OK);
+    ck_assert_int_eq(l.samples, 3);
+    for (int64_t k = 0; k < 3; k++) {
+        memset(starts, 77, sizeof starts);
+        loader_starts(starts, &l, k);
+        ck_assert_mem_eq(starts, want[k], sizeof starts);
+    }
+    loader_starts(starts, &l, -1);
+    ck_assert_mem_eq(starts, want[2], sizeof starts);
+}
+
 /* D06: two shards as one corpus: documents 0 to 5, reading equal to A, then B; and its split. */
 START_TEST(test_d06_shards_follow)
 {
@@ -227,6 +245,7 @@ START_TEST(test_d06_shards_follow)
                 ck_assert_int_eq(ids[j], i + j + 1);
         }
     }
+    check_starts(&c);
     ck_assert_int_eq(corpus_split(&held, &c, 0.5), ST_OK); /* B's four are not enough */
     ck_assert(c.count == 4 && c.documents == 2 && held.count == 6 && held.documents == 3);
     ck_assert(corpus_start(&held, 1) == 2 && corpus_start(&held, 2) == 2);
@@ -236,6 +255,28 @@ START_TEST(test_d06_shards_follow)
     corpus_close(&held);
     ck_assert_int_eq(corpus_open_any(&c, temp_folder_path(path, folder, "q-*"), &t, NULL), ST_EIO);
     ck_assert_ptr_nonnull(strstr(status_message(), "no file matches"));
+    temp_folder_remove(folder);
+}
+END_TEST
+
+/* An empty document between others of one row. */
+START_TEST(test_starts_empty)
+{
+    static const int32_t tokens[] = {1, 2, 3, 4, 5}, lengths[] = {1, 0, 1, 3};
+    static const int32_t want[SEQ] = {0, 1, 2, 2};
+    const struct tokenizer t = {.vocab = 300, .pad = -1};
+    char folder[TEMP_PATH], path[TEMP_PATH];
+    int32_t starts[SEQ];
+    struct corpus c;
+    struct loader l;
+
+    temp_folder_make(folder);
+    shard_files_megatron(folder, "x", SHARD_U16, tokens, lengths, 4);
+    ck_assert_int_eq(corpus_open_any(&c, temp_folder_path(path, folder, "x"), &t, NULL), ST_OK);
+    ck_assert_int_eq(loader_open(&l, &c, &plain), ST_OK);
+    loader_starts(starts, &l, 0);
+    ck_assert_mem_eq(starts, want, sizeof starts);
+    corpus_close(&c);
     temp_folder_remove(folder);
 }
 END_TEST
@@ -324,6 +365,7 @@ static Suite *suite(void)
     tcase_add_test(c, test_valid_and_one_source);
     tcase_add_test(c, test_d04_d08_counts);
     tcase_add_test(c, test_d06_shards_follow);
+    tcase_add_test(c, test_starts_empty);
     tcase_add_test(c, test_ids_shared);
     tcase_add_test(c, test_sources);
     suite_add_tcase(s, c);
