@@ -15,11 +15,13 @@ static struct record_device *record(struct device *dev)
     return (struct record_device *)dev;
 }
 
-static enum status count(struct device *dev, double flops)
+/* A math call: flops, and bytes of widened operands. */
+static enum status count(struct device *dev, double flops, size_t bytes)
 {
     struct record_device *r = record(dev);
 
     r->flops += flops;
+    r->widened = bytes > r->widened ? bytes : r->widened;
     r->calls++;
     if (r->fail_at && r->calls == r->fail_at)
         return fail(ST_EDEVICE, "recording device told to fail at call %lld", (long long)r->calls);
@@ -118,19 +120,10 @@ static const struct device_ops device_table = {.open = open_default,
 /* Bytes of two operands that are narrower than the device computes in, once they are widened. */
 static size_t widened(const struct device *dev, const struct tensor *a, const struct tensor *b)
 {
-    int64_t n = 0;
+    size_t size = dtype_size(dev->wide);
+    int64_t n = dtype_size(a->dtype) < size ? tensor_count(a) : 0;
 
-    if (dtype_size(a->dtype) < dtype_size(dev->wide))
-        n += tensor_count(a);
-    if (dtype_size(b->dtype) < dtype_size(dev->wide))
-        n += tensor_count(b);
-    return (size_t)n * dtype_size(dev->wide);
-}
-
-static void keep_widened(struct device *dev, size_t bytes)
-{
-    if (bytes > record(dev)->widened)
-        record(dev)->widened = bytes;
+    return (size_t)(n + (dtype_size(b->dtype) < size ? tensor_count(b) : 0)) * size;
 }
 
 static enum status gemm(struct device *dev, const struct gemm *g, int n)
@@ -148,8 +141,7 @@ static enum status gemm(struct device *dev, const struct gemm *g, int n)
             bytes += widened(dev, &g[i].part[j].a, &g[i].part[j].b);
         }
     }
-    keep_widened(dev, bytes);
-    return count(dev, flops);
+    return count(dev, flops, bytes);
 }
 
 static enum status weight_grad(struct device *dev, const struct weight_grad *w, int n,
@@ -163,8 +155,7 @@ static enum status weight_grad(struct device *dev, const struct weight_grad *w, 
         flops += 2.0 * (double)w[i].dw.rows * (double)w[i].dw.cols * (double)w[i].dy.rows;
         bytes += widened(dev, &w[i].dy, &w[i].x);
     }
-    keep_widened(dev, bytes);
-    return count(dev, flops);
+    return count(dev, flops, bytes);
 }
 
 /* Two products forward (q k', p v); each query sees half of the keys on average. */
@@ -177,21 +168,21 @@ static double attention_flops(const struct attention *at)
 
 static enum status attention_forward(struct device *dev, struct attention *at)
 {
-    return count(dev, attention_flops(at));
+    return count(dev, attention_flops(at), 0);
 }
 
 static enum status attention_backward(struct device *dev, const struct attention *at,
                                       struct attention *dat)
 {
     (void)dat;
-    return count(dev, 2.0 * attention_flops(at));
+    return count(dev, 2.0 * attention_flops(at), 0);
 }
 
 /* The other ops cost little: they are counted as calls. One definition for each signature. */
 #define RECORD_ONLY(name, ...)                               \
     static enum status name(struct device *dev, __VA_ARGS__) \
     {                                                        \
-        return count(dev, 0.0);                              \
+        return count(dev, 0.0, 0);                           \
     }
 
 #pragma GCC diagnostic push

@@ -134,8 +134,8 @@ same "unchanged" "$(cat "$dir/err")" "----
 narrows: one
 no end"
 launched "what only mpirun understands" 0 "" -n 1 --program sh -- -c 'echo "[vm:20207] [[8721,0],0] \
-ORTE_ERROR_LOG: Data unpack would read past end of buffer in file \
-../../../orte/util/show_help.c at line 501" >&2'
+ORTE_ERROR_LOG: Data unpack would read past end of buffer in file orte/util/show_help.c \
+at line 501" >&2'
 launched "a rank that is killed before it is one" 137 "died from signal 9" -n 3 \
     --program sh -- -c 'echo $$ >"$1/ready.$OMPI_COMM_WORLD_RANK"
         until [ -e "$1/ready.0" ] && [ -e "$1/ready.1" ] && [ -e "$1/ready.2" ]; do sleep 0.1; done
