@@ -160,7 +160,7 @@ enum status command_eval(struct host *job, int argc, char **argv)
         2,
         true,
         table,
-        "narrows eval runs/quickstart examples/data/quickstart.txt\n"
+        "narrows eval runs/quickstart examples/data/tinyshakespeare/val.txt\n"
         "narrows launch -n 2 -- eval imported val.txt train.seq=512 train.batch=16\n"
         "narrows eval imported hellaswag_val.bin"};
 
