@@ -12,6 +12,24 @@ struct outcome {
     char message[MESSAGE];
 };
 
+/* The failure of the lowest rank that has one; rank 0 tells it as its own. */
+static enum status first_failure(const struct host *job, const struct outcome *all, int n)
+{
+    int i = 0;
+
+    status_clear();
+    while (i < n && all[i].status == ST_OK)
+        i++;
+    if (i == n)
+        return ST_OK;
+    if (host_rank(job) == 0) {
+        fail((enum status)all[i].status, "%s", all[i].message);
+        if (i)
+            status_prefix("rank %d: ", i);
+    }
+    return (enum status)all[i].status;
+}
+
 enum status host_settle(struct host *job, enum status st)
 {
     int n = host_size(job);
@@ -23,17 +41,8 @@ enum status host_settle(struct host *job, enum status st)
     if (st != ST_OK)
         snprintf(mine.message, sizeof mine.message, "%s", status_message());
     found = host_gather(job, all, &mine, sizeof mine);
-    if (found == ST_OK) {
-        status_clear();
-        for (int i = 0; i < n && found == ST_OK; i++) {
-            found = (enum status)all[i].status;
-            if (found != ST_OK && host_rank(job) == 0) {
-                fail(found, "%s", all[i].message);
-                if (i)
-                    status_prefix("rank %d: ", i);
-            }
-        }
-    }
+    if (found == ST_OK)
+        found = first_failure(job, all, n);
     free(all);
     return found;
 }

@@ -82,11 +82,12 @@ static void print_head(const char *path, const struct manifest *m)
     const struct config *c = &m->cfg;
     const struct manifest_state *s = &m->state;
     char size[TEXT_NUMBER];
+    long long next = s->step * c->train.batch;
 
     printf("checkpoint   %s\n", path);
     printf("step         %lld of %lld\n", (long long)s->step, (long long)c->train.steps);
-    printf("data         next sequence %lld, %lld an epoch  %s\n",
-           (long long)(s->step * c->train.batch), (long long)s->samples, c->data.train);
+    printf("data         next sequence %lld, %lld an epoch  %s\n", next, (long long)s->samples,
+           c->data.train);
     printf("model        %s  d %lld  layers %lld  vocab %lld  %s  seed %lld\n",
            config_choice_name("model.layer", (int)c->model.layer), (long long)c->model.width,
            (long long)c->model.layers, (long long)c->model.vocab,

@@ -174,9 +174,10 @@ static enum status run(const struct choices *c, struct prepare_options *o)
     o->threads = (int)(c->threads ? c->threads : sysconf(_SC_NPROCESSORS_ONLN));
     o->stop = o->documents.stop = interrupt_requested;
     o->progress = c->quiet ? NULL : show;
-    o->context = &clock;
     TRY(tokenizer_open(&t, c->tokenizer));
+    o->context = &clock;
     st = prepare(&state, &t, o);
+    o->context = NULL;
     tokenizer_close(&t);
     clear(&clock);
     if (st == ST_OK)

@@ -53,9 +53,9 @@ static void print_counts(const struct config *cfg, const struct model *m, double
 static void print_place(const struct config *cfg, const struct model *m, int stage)
 {
     int64_t ranks = cfg->parallel.tp * cfg->parallel.dp;
+    long long first = stage * ranks;
 
-    printf("\nstage %d, ranks %lld to %lld:", stage, (long long)(stage * ranks),
-           (long long)((stage + 1) * ranks - 1));
+    printf("\nstage %d, ranks %lld to %lld:", stage, first, first + ranks - 1);
     for (int c = 0; c < m->part.chunks; c++) {
         int begin, end;
 

@@ -35,10 +35,10 @@ static enum status replace(struct byte_list *out, const char *text, int64_t n)
 
         TRY(list_bytes_add(out, text + i, good));
         i += good;
-        if (i < n) {
-            TRY(list_bytes_add(out, "\xef\xbf\xbd", 3));
-            i += broken(text + i, n - i);
-        }
+        if (i == n)
+            break;
+        TRY(list_bytes_add(out, "\xef\xbf\xbd", 3));
+        i += broken(text + i, n - i);
     }
     return ST_OK;
 }

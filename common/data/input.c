@@ -171,7 +171,7 @@ static enum status inflate_some(struct input *in, unsigned char *out, size_t n, 
     return ST_OK;
 }
 
-static enum status unzstd_some(struct input *in, unsigned char *out, size_t n, size_t *got)
+static enum status unzstd_some(struct input *in, void *out, size_t n, size_t *got)
 {
     ZSTD_inBuffer from = {in->buffer, in->end, in->at};
     ZSTD_outBuffer to = {out, n, 0};

@@ -22,7 +22,7 @@ static void reduce(struct mixture *m)
 
     for (int k = 0; k < m->sources; k++)
         divisor = common_divisor(m->weight[k], divisor);
-    for (int k = 0; k < m->sources; k++)
+    for (int k = 0; divisor > 1 && k < m->sources; k++)
         m->weight[k] /= divisor;
 }
 

@@ -156,6 +156,13 @@ static enum status begin_crew(struct crew *c, const struct tokenizer *t,
 
 /* ---- reading and writing ---- */
 
+static enum status write_document(struct shard_write *w, const int32_t *ids, int64_t n)
+{
+    TRY(shard_write_tokens(w, ids, n));
+    TRY(shard_write_sequence(w));
+    return shard_write_document(w);
+}
+
 static enum status write_batch(struct prepare_state *state, struct shard_write *w,
                                const struct slot *s)
 {
@@ -164,11 +171,8 @@ static enum status write_batch(struct prepare_state *state, struct shard_write *
     if (s->status != ST_OK)
         return fail(s->status, "%s", s->message);
     for (int64_t i = 0; i < s->batch.n; i++) {
-        if (s->ends[i] > begin) {
-            TRY(shard_write_tokens(w, s->ids.ids + begin, s->ends[i] - begin));
-            TRY(shard_write_sequence(w));
-            TRY(shard_write_document(w));
-        }
+        if (s->ends[i] > begin)
+            TRY(write_document(w, s->ids.ids + begin, s->ends[i] - begin));
         begin = s->ends[i];
     }
     state->bytes += s->bytes;
@@ -213,6 +217,29 @@ static void report(struct prepare_state *state, const struct crew *c,
         c->o->progress(c->o->context, state);
 }
 
+/* Writes the batch in s and frees its slot. */
+static enum status pass_on(struct prepare_state *state, struct crew *c, struct slot *s,
+                           const struct documents_reader *r, struct shard_write *w)
+{
+    TRY(write_batch(state, w, s));
+    s->state = SLOT_FREE;
+    c->written++;
+    report(state, c, r, w);
+    return ST_OK;
+}
+
+/* Reads the next batch and hands it out; *ended: there was none. */
+static enum status read_batch(struct crew *c, struct documents_reader *r, int *ended)
+{
+    struct slot *s = &c->slot[c->read % c->slots];
+
+    TRY(documents_read(&s->batch, r, PREPARE_BATCH));
+    *ended = s->batch.n == 0;
+    if (!*ended)
+        hand_out(c);
+    return ST_OK;
+}
+
 /* Writes what is ready, else reads while there is room, else waits. */
 static enum status work(struct prepare_state *state, struct crew *c, struct documents_reader *r,
                         struct shard_write *w)
@@ -225,18 +252,10 @@ static enum status work(struct prepare_state *state, struct crew *c, struct docu
 
         if (c->o->stop && c->o->stop())
             return fail(ST_ESTOP, "stopped on request; nothing was written to %s", w->path);
-        if (s) {
-            TRY(write_batch(state, w, s));
-            s->state = SLOT_FREE;
-            c->written++;
-            report(state, c, r, w);
-        } else if (may_read) {
-            s = &c->slot[c->read % c->slots];
-            TRY(documents_read(&s->batch, r, PREPARE_BATCH));
-            ended = s->batch.n == 0;
-            if (!ended)
-                hand_out(c);
-        }
+        if (s)
+            TRY(pass_on(state, c, s, r, w));
+        else if (may_read)
+            TRY(read_batch(c, r, &ended));
     }
     report(state, c, r, w);
     return ST_OK;

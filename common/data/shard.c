@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -23,12 +24,11 @@ static int ends_with(const char *path, const char *end)
 static char *name_with(const char *path, const char *end)
 {
     size_t n = strlen(path) - (ends_with(path, ".bin") || ends_with(path, ".idx") ? 4 : 0);
-    char *name = malloc(n + strlen(end) + 1);
+    size_t size = n + strlen(end) + 1;
+    char *name = malloc(size);
 
-    if (name) {
-        memcpy(name, path, n);
-        memcpy(name + n, end, strlen(end) + 1);
-    }
+    if (name)
+        snprintf(name, size, "%.*s%s", (int)n, path, end);
     return name;
 }
 

@@ -299,9 +299,9 @@ enum status shard_write_finish(struct shard_write *w)
 
 void shard_write_abandon(struct shard_write *w)
 {
-    if (w->tokens)
+    if (w->tokens && w->part)
         unlink(w->part);
-    if (w->index)
+    if (w->index && w->index_part)
         unlink(w->index_part);
     close_all(w);
 }

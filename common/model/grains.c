@@ -217,6 +217,18 @@ static struct tensor grain_of(const struct param *row, const struct tensor *t, i
     return t->data ? param_grain(row, t, grain) : *t;
 }
 
+/* The share of a rank that keeps only what it owns, where ranks do. */
+static enum status take_state(struct grains *s, struct grain *piece, const struct params *p,
+                              struct arena *state)
+{
+    if (!s->sharded || !grains_mine(s, piece))
+        return ST_OK;
+    if (p->masters)
+        TRY(take(state, &piece->master, piece, p->wide));
+    TRY(take(state, &piece->m, piece, p->moments));
+    return take(state, &piece->v, piece, p->moments);
+}
+
 enum status grains_carve(struct grains *s, const struct params *p, struct arena *state)
 {
     for (int i = 0; i < s->n; i++) {
@@ -228,12 +240,8 @@ enum status grains_carve(struct grains *s, const struct params *p, struct arena 
             piece->master = grain_of(row, &row->master, piece->grain);
             piece->m = grain_of(row, &row->m, piece->grain);
             piece->v = grain_of(row, &row->v, piece->grain);
-        } else if (grains_mine(s, piece)) {
-            if (p->masters)
-                TRY(take(state, &piece->master, piece, p->wide));
-            TRY(take(state, &piece->m, piece, p->moments));
-            TRY(take(state, &piece->v, piece, p->moments));
         }
+        TRY(take_state(s, piece, p, state));
     }
     return ST_OK;
 }

@@ -85,14 +85,15 @@ static int holds(const struct model *m, const struct param *row)
 /* Counts the whole model, whoever holds it. */
 static void count(struct model *m, const struct param *row)
 {
-    int up = row->role == ROLE_IN_B || row->role == ROLE_OUT_B;
     double n = (double)row->real_rows * (double)row->cols;
 
     m->params_all += row->real_rows * row->cols;
     if (param_is_vector(row) || (row->role == ROLE_EMBED && !row->twice))
         return;
-    if (!PLANTED(PLANTED_FLOPS) || !m->strategy->low_rank || !up)
-        m->weights += n;
+    if (PLANTED(PLANTED_FLOPS) && m->strategy->low_rank &&
+        (row->role == ROLE_IN_B || row->role == ROLE_OUT_B))
+        return;
+    m->weights += n;
 }
 
 static enum status add_param(struct model *m, struct param row, struct tensor *w, struct tensor *g)

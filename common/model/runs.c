@@ -5,7 +5,8 @@
 static double block_weights(const struct config *cfg)
 {
     const struct config_model *m = &cfg->model;
-    double d = (double)m->width, k = (double)(m->kv_heads * (m->width / m->heads));
+    int64_t head_dim = m->width / m->heads;
+    double d = (double)m->width, k = (double)(m->kv_heads * head_dim);
     double f = (double)m->ffn, r = (double)m->rank;
 
     if (!config_low_rank(cfg))

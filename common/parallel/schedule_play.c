@@ -105,22 +105,28 @@ static enum status play_one(struct player *p, int stage, const struct instructio
     }
 }
 
-/* Runs every stage as far as it goes, until nothing moves. */
+/* Runs a stage as far as it goes; *moved becomes 1 if that is any way. */
+static enum status play_stage(struct player *p, int i, int *moved)
+{
+    int done = 1;
+
+    while (done && p->at[i] < p->stage[i].n) {
+        TRY(play_one(p, i, &p->stage[i].list[p->at[i]], &done));
+        p->at[i] += done;
+        *moved |= done;
+    }
+    return ST_OK;
+}
+
+/* Until nothing moves. */
 static enum status play(struct player *p)
 {
     int moved = 1;
 
     while (moved) {
         moved = 0;
-        for (int i = 0; i < p->shape.stages; i++) {
-            int done = 1;
-
-            while (done && p->at[i] < p->stage[i].n) {
-                TRY(play_one(p, i, &p->stage[i].list[p->at[i]], &done));
-                p->at[i] += done;
-                moved |= done;
-            }
-        }
+        for (int i = 0; i < p->shape.stages; i++)
+            TRY(play_stage(p, i, &moved));
     }
     for (int i = 0; i < p->shape.stages; i++)
         if (p->at[i] < p->stage[i].n)
@@ -210,28 +216,34 @@ static int digits(const struct schedule_played *p)
     return n;
 }
 
-void schedule_chart(const struct schedule_played *p, int chunks, double unit, FILE *out)
+/* The spans of one stage, a cell each `unit` of time. */
+static void chart_stage(const struct schedule_played *p, int stage, int chunks, double unit,
+                        FILE *out)
 {
-    int number = digits(p);
+    int number = digits(p), k = 0;
     char chunk[16] = "";
 
-    for (int i = 0; i < p->stages; i++) {
-        int k = 0;
+    for (int cell = 0; (cell + 0.5) * unit < p->end; cell++) {
+        const struct schedule_span *s = &p->span[stage][k];
+        double t = (cell + 0.5) * unit;
 
-        fprintf(out, "stage %-3d|", i);
-        for (double t = 0.5 * unit; t < p->end; t += unit) {
-            const struct schedule_span *s = &p->span[i][k];
-
-            while (k < p->spans[i] - 1 && s->end < t)
-                s = &p->span[i][++k];
-            if (t < s->begin || t > s->end) {
-                fprintf(out, "%*s|", 1 + number + (chunks > 1 ? 2 : 0), "");
-                continue;
-            }
-            if (chunks > 1)
-                snprintf(chunk, sizeof chunk, ".%d", s->chunk);
-            fprintf(out, "%c%-*d%s|", letter(s->kind), number, s->micro, chunk);
+        while (k < p->spans[stage] - 1 && s->end < t)
+            s = &p->span[stage][++k];
+        if (t < s->begin || t > s->end) {
+            fprintf(out, "%*s|", 1 + number + (chunks > 1 ? 2 : 0), "");
+            continue;
         }
+        if (chunks > 1)
+            snprintf(chunk, sizeof chunk, ".%d", s->chunk);
+        fprintf(out, "%c%-*d%s|", letter(s->kind), number, s->micro, chunk);
+    }
+}
+
+void schedule_chart(const struct schedule_played *p, int chunks, double unit, FILE *out)
+{
+    for (int i = 0; i < p->stages; i++) {
+        fprintf(out, "stage %-3d|", i);
+        chart_stage(p, i, chunks, unit, out);
         fputc('\n', out);
     }
 }

@@ -87,7 +87,7 @@ int step_stages(const struct step *s);
  * backend: memory, and, when given, the ledger of one training step and the floating point
  * operations of this rank's products and attention. Local; allocates nothing large. */
 enum status step_plan_at(struct step_memory *memory, struct ledger *ledger, double *flops,
-                         const struct config *cfg, const struct mesh *at, enum dtype wide,
+                         const struct config *cfg, const struct mesh *mesh, enum dtype wide,
                          int training);
 
 /* The same of the first stage and the last replica, which has the largest share of an uneven
