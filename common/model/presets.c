@@ -13,6 +13,7 @@ static const struct preset sizes[] = {
     {"35m", 384, 1024, 6, 8, 96, false, false, "GaLore; for tests"},
     {"40m", 416, 1024, 8, 8, 104, false, false, "GaLore; for tests"},
     {"60m", 512, 1376, 8, 8, 128, false, true, "CoLA, GaLore"},
+    {"60m-boost", 512, 1344, 8, 8, 128, true, false, "BOOST: f that tp divides"},
     {"71m", 512, 1368, 12, 8, 128, false, false, "GaLore"},
     {"130m", 768, 2048, 12, 12, 256, false, true, "CoLA, GaLore; r = d/3"},
     {"250m", 768, 2560, 24, 16, 192, false, false, "GaLore"},
