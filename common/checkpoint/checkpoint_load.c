@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -95,7 +94,7 @@ static enum status open_file(struct source *s, int file)
 static enum status read_piece(struct source *s, const struct manifest_piece *p)
 {
     const char *kind = part_kind_name((enum part_kind)p->kind);
-    int64_t n = p->area.rows * p->area.cols;
+    int64_t bad;
 
     TRY(open_file(s, p->file));
     TRY(make_room(s, (size_t)p->bytes));
@@ -105,12 +104,12 @@ static enum status read_piece(struct source *s, const struct manifest_piece *p)
                     "%s/%s is damaged: tensor %s, grain %d (%s) has another hash than the manifest "
                     "says",
                     s->folder, s->m->file[p->file].name, p->tensor, (int)p->grain, kind);
-    for (int64_t i = 0; i < n; i++)
-        if (!isfinite(dtype_load(s->buffer, (enum dtype)p->dtype, i)))
-            return fail(ST_EFORMAT,
-                        "%s/%s: tensor %s (%s): row %" PRId64 ", column %" PRId64 " is not finite",
-                        s->folder, s->m->file[p->file].name, p->tensor, kind,
-                        p->area.row + i / p->area.cols, p->area.col + i % p->area.cols);
+    bad = dtype_not_finite(s->buffer, (enum dtype)p->dtype, p->area.rows * p->area.cols);
+    if (bad >= 0)
+        return fail(ST_EFORMAT,
+                    "%s/%s: tensor %s (%s): row %" PRId64 ", column %" PRId64 " is not finite",
+                    s->folder, s->m->file[p->file].name, p->tensor, kind,
+                    p->area.row + bad / p->area.cols, p->area.col + bad % p->area.cols);
     return ST_OK;
 }
 

@@ -6,7 +6,6 @@
 #include "common/checkpoint/weights.h"
 
 #include <jansson.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -305,13 +304,15 @@ enum status source_read(void *out, enum dtype dt, const struct source_tensor *t,
 
 enum status source_read_all(void *out, enum dtype dt, const struct source_tensor *t)
 {
+    int64_t bad;
+
     for (int64_t i = 0; i < t->rows; i++)
         TRY(source_read((char *)out + (size_t)(i * t->cols) * dtype_size(dt), dt, t, i, 0,
                         t->cols));
-    for (int64_t i = 0; i < t->rows * t->cols; i++)
-        if (!isfinite(dtype_load(out, dt, i)))
-            return fail(ST_EFORMAT, "%s: tensor %s: row %lld, column %lld is not finite",
-                        t->file_path, t->name, (long long)(i / t->cols), (long long)(i % t->cols));
+    bad = dtype_not_finite(out, dt, t->rows * t->cols);
+    if (bad >= 0)
+        return fail(ST_EFORMAT, "%s: tensor %s: row %lld, column %lld is not finite", t->file_path,
+                    t->name, (long long)(bad / t->cols), (long long)(bad % t->cols));
     return ST_OK;
 }
 

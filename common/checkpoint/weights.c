@@ -9,7 +9,6 @@
 #include "common/model/config_value.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -104,7 +103,7 @@ static enum status read_shard(void *values, const struct params *p, const struct
                               const struct source_tensor *t)
 {
     size_t es = dtype_size(p->wide);
-    int64_t rows, cols, row0, col0, real;
+    int64_t rows, cols, row0, col0, real, bad;
 
     param_shard(p, row, &rows, &cols, &row0, &col0);
     real = row->real_rows - row0;
@@ -113,10 +112,10 @@ static enum status read_shard(void *values, const struct params *p, const struct
         TRY(source_read((char *)values + (size_t)(i * cols) * es, p->wide, t, row0 + i, col0,
                         cols));
     memset((char *)values + (size_t)(real * cols) * es, 0, (size_t)((rows - real) * cols) * es);
-    for (int64_t i = 0; i < real * cols; i++)
-        if (!isfinite(dtype_load(values, p->wide, i)))
-            return fail(ST_EFORMAT, "tensor %s: row %lld, column %lld is not finite", row->name,
-                        (long long)(row0 + i / cols), (long long)(col0 + i % cols));
+    bad = dtype_not_finite(values, p->wide, real * cols);
+    if (bad >= 0)
+        return fail(ST_EFORMAT, "tensor %s: row %lld, column %lld is not finite", row->name,
+                    (long long)(row0 + bad / cols), (long long)(col0 + bad % cols));
     return ST_OK;
 }
 

@@ -43,6 +43,9 @@ static inline uint16_t bf16_from_float(float f)
 double dtype_load(const void *data, enum dtype dt, int64_t i);
 void dtype_store(void *data, enum dtype dt, int64_t i, double value);
 
+/* Index of the first of n elements that is infinite or NaN; -1: all are finite. Host memory. */
+int64_t dtype_not_finite(const void *data, enum dtype dt, int64_t n);
+
 #ifdef __cplusplus
 }
 #endif
