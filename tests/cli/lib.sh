@@ -32,7 +32,8 @@ export dir
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_rmaps_base_oversubscribe=1
 export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
-export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
+# Several ranks share few cores: one thread each, which does not spin while it waits.
+export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 
 # Tests that need something more to be undone define undo().
 undo() { :; }
