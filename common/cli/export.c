@@ -82,8 +82,7 @@ static void report(const struct model_files *f, const struct export_options *o,
         [HF_LLAMA] = "LlamaForCausalLM",
         [HF_QWEN2] = "Qwen2ForCausalLM",
         [HF_NARROWS] = "NarrowsForCausalLM (modeling_narrows.py: trust_remote_code=True)",
-        [HF_COLA] = "ColaForCausalLM, CoLA's own layout (modeling_narrows.py: "
-                    "trust_remote_code=True)"};
+        [HF_COLA] = "ColaForCausalLM of modeling_narrows.py (trust_remote_code=True)"};
 
     log_info("source      %s", f->source.where);
     log_info("loads as    %s", loads[model_files_kind(f, form->merge)]);
