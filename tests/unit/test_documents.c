@@ -230,7 +230,7 @@ START_TEST(test_sizes)
     begin(&s, "x");
     s.o.separator = "-";
     for (int i = 0; i < 3; i++) {
-        snprintf(names[i], TEMP_PATH, "%.*s/%d.txt", TEMP_PATH - 8, s.folder, i);
+        snprintf(names[i], TEMP_PATH, "%.*s/%d.txt", TEMP_PATH - 20, s.folder, i);
         temp_folder_write(names[i], "a\n-\nbc\n-\n\xc3\xa9", 11);
         paths[i] = names[i];
     }
