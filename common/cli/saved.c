@@ -22,18 +22,6 @@ static enum status find_tokenizer(struct config *cfg, const char *folder)
     return config_override(cfg, key);
 }
 
-/* One rank, whatever the run had. */
-static void set_layout(struct config *cfg)
-{
-    cfg->parallel.tp = cfg->parallel.dp = cfg->parallel.pp = 1;
-    cfg->parallel.zero = 0;
-    cfg->parallel.virtual_stages = 1;
-    cfg->parallel.schedule = PIPELINE_1F1B;
-    cfg->parallel.stage_layers[0] = '\0';
-    if (!cfg->parallel.layout_exact)
-        cfg->parallel.grains = 0; /* a rank is one grain */
-}
-
 enum status saved_settings(struct config *cfg, int *framed, const char *folder,
                            const struct options *words)
 {
@@ -44,7 +32,7 @@ enum status saved_settings(struct config *cfg, int *framed, const char *folder,
     settings = !access(path, F_OK);
     config_default(cfg);
     TRY(settings ? yaml_read(cfg, path) : weights_config(cfg, folder));
-    set_layout(cfg);
+    config_one_rank(cfg);
     TRY(options_override(cfg, words));
     if (framed)
         *framed = !settings;
