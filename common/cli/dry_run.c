@@ -2,12 +2,13 @@
 
 #include "common/backend/ledger.h"
 #include "common/base/text.h"
+#include "common/checkpoint/snapshot.h"
 #include "common/tokenizer/tokenizer.h"
 #include "common/train/place.h"
 
 #include <stdlib.h>
 
-static void print_memory(const struct step_memory *m)
+static void print_memory(const struct step_memory *m, uint64_t snapshot)
 {
     const struct {
         const char *name;
@@ -18,7 +19,8 @@ static void print_memory(const struct step_memory *m)
                 {"scratch", m->scratch},
                 {"batch", m->batch},
                 {"messages under way", m->tp_staging + m->dp_staging + m->pp_staging},
-                {"bf16 operands, widened", m->widened}};
+                {"bf16 operands, widened", m->widened},
+                {"snapshot, on the host", snapshot}};
     double sum = 0.0;
     char text[TEXT_NUMBER];
 
@@ -96,7 +98,7 @@ static enum status rehearse_stage(struct config *cfg, int64_t ranks, int stage)
         if (at.pp > 1)
             print_place(cfg, &model, stage);
         puts("\nmemory of a rank");
-        print_memory(&memory);
+        print_memory(&memory, cfg->run.save ? snapshot_plan(&model.params, at.dp) : 0);
         puts("\nsent by a rank in a step");
         ledger_print(&ledger, false, stdout);
     }
