@@ -12,6 +12,15 @@
 
 #define OK(expr) ck_assert_msg((expr) == ST_OK, "%s: %s", #expr, status_message())
 
+const char *const checkpoint_variants[CHECKPOINT_VARIANTS][6] = {
+    {"model.kv_heads=4", NULL},
+    {"model.kv_heads=4", "model.layer=svd", "model.tied=on", NULL},
+    {"model.kv_heads=4", "parallel.strategy=vanilla", NULL},
+    {"model.kv_heads=4", "model.layer=full", "train.precision=bf16", NULL},
+    {"model.kv_heads=4", "train.precision=bf16", "train.pure_bf16=on", NULL},
+    {"model.kv_heads=4", "train.precision=fp64", NULL},
+};
+
 /* A number of the place [row, col] of a tensor and kind; 0 where vocabulary is padded, and exact
  * in bf16. */
 static double value(const struct param *row, int kind, int64_t i, int64_t j, uint64_t seed)

@@ -5,6 +5,10 @@
 #include "common/checkpoint/checkpoint.h"
 #include "tests/unit/tiny_model.h"
 
+/* Models to save: changes of tiny_model_config, as each function below takes them. */
+enum { CHECKPOINT_VARIANTS = 6 };
+extern const char *const checkpoint_variants[CHECKPOINT_VARIANTS][6];
+
 /* Opens TP rank `rank` of `size`, with weights, masters and moments that depend on the place in
  * the whole tensor alone; seed 0: all zero. changes: as tiny_model_config. */
 void checkpoint_case_open(struct tiny_model *t, const char *const *changes, int rank, int size,

@@ -29,17 +29,9 @@ static void tear_down(void)
 
 /* ---- any layout ---- */
 
-static const char *const variants[][6] = {
-    {"model.kv_heads=4", NULL},
-    {"model.kv_heads=4", "model.layer=svd", "model.tied=on", NULL},
-    {"model.kv_heads=4", "parallel.strategy=vanilla", NULL},
-    {"model.kv_heads=4", "model.layer=full", "train.precision=bf16", NULL},
-    {"model.kv_heads=4", "train.precision=bf16", "train.pure_bf16=on", NULL},
-    {"model.kv_heads=4", "train.precision=fp64", NULL},
-};
 static const int layouts[][2] = {{1, 1}, {2, 1}, {1, 2}, {4, 1}, {2, 2}, {1, 3}};
 
-enum { VARIANTS = sizeof variants / sizeof *variants, LAYOUTS = sizeof layouts / sizeof *layouts };
+enum { LAYOUTS = sizeof layouts / sizeof *layouts };
 
 /* The pieces that a rank must read: those that share a place with what it holds. */
 static uint64_t needed(const struct manifest *m, struct tiny_model *t)
@@ -66,7 +58,7 @@ static uint64_t needed(const struct manifest *m, struct tiny_model *t)
  * than it needs. */
 START_TEST(test_any_layout)
 {
-    const char *const *changes = variants[_i / LAYOUTS];
+    const char *const *changes = checkpoint_variants[_i / LAYOUTS];
     const int *from = layouts[_i % LAYOUTS];
     char path[FOLDER_PATH];
     struct manifest m;
@@ -100,7 +92,7 @@ START_TEST(test_dealt_evenly)
     char path[FOLDER_PATH];
     struct manifest m;
 
-    checkpoint_case_save(root, variants[0], 2, 4, 20);
+    checkpoint_case_save(root, checkpoint_variants[0], 2, 4, 20);
     OK(checkpoint_path(path, root, 20));
     OK(manifest_read(&m, path));
     for (int i = 0; i < m.files; i++)
@@ -120,10 +112,10 @@ START_TEST(test_weights_alone)
     struct manifest m;
     char path[FOLDER_PATH];
 
-    checkpoint_case_save(root, variants[3], 2, 1, 20); /* bf16 with masters */
+    checkpoint_case_save(root, checkpoint_variants[3], 2, 1, 20); /* bf16 with masters */
     OK(checkpoint_path(path, root, 20));
     OK(manifest_read(&m, path));
-    checkpoint_case_open(&want, variants[3], 0, 1, 7);
+    checkpoint_case_open(&want, checkpoint_variants[3], 0, 1, 7);
     checkpoint_case_open(&got, fp32, 0, 1, 0);
     OK(checkpoint_load_weights(&got.m.params, got.dev, path, &m, &count));
     for (int i = 0; i < got.m.params.n; i++) {
@@ -147,7 +139,7 @@ START_TEST(test_read_back)
     struct snapshot s;
     char tmp[FOLDER_PATH];
 
-    checkpoint_case_open(&t, variants[0], 0, 1, 7);
+    checkpoint_case_open(&t, checkpoint_variants[0], 0, 1, 7);
     OK(snapshot_open(&s, &t.m.params, (struct part_owner){0, 1}, 0));
     OK(snapshot_take(&s, t.dev));
     memset(t.m.params.item[0].w.data, 1, 64); /* training goes on */
@@ -188,8 +180,8 @@ START_TEST(test_prune)
     int removed;
 
     for (int64_t step = 10; step <= 60; step += 10)
-        checkpoint_case_save(root, variants[0], 1, 1, step);
-    checkpoint_case_save(root, variants[0], 1, 1, 60); /* again, in place of the other */
+        checkpoint_case_save(root, checkpoint_variants[0], 1, 1, step);
+    checkpoint_case_save(root, checkpoint_variants[0], 1, 1, 60); /* again, in place of the other */
     OK(folder_join(folder, root, "step-000000050"));
     checkpoint_case_flip(folder, MANIFEST_NAME, 40, 0);
     ck_assert_int_eq(rmdir(root), -1);
@@ -216,7 +208,7 @@ START_TEST(test_sweep)
     char tmp[FOLDER_PATH];
     int64_t found[8];
 
-    checkpoint_case_save(root, variants[0], 1, 1, 10);
+    checkpoint_case_save(root, checkpoint_variants[0], 1, 1, 10);
     OK(checkpoint_begin(tmp, root, 20, 77));
     OK(folder_join(folder, tmp, "rank-00000.safetensors"));
     temp_folder_write(folder, "half", 4);
@@ -233,7 +225,7 @@ START_TEST(test_files_of_others)
     struct manifest m;
     char tmp[FOLDER_PATH];
 
-    checkpoint_case_save(root, variants[0], 2, 1, 20);
+    checkpoint_case_save(root, checkpoint_variants[0], 2, 1, 20);
     OK(checkpoint_path(folder, root, 20));
     OK(manifest_read(&m, folder));
     m.state.step = 30;
@@ -252,7 +244,7 @@ START_TEST(test_full_disk)
     struct snapshot s;
     char tmp[FOLDER_PATH];
 
-    checkpoint_case_open(&t, variants[0], 0, 1, 7);
+    checkpoint_case_open(&t, checkpoint_variants[0], 0, 1, 7);
     OK(snapshot_open(&s, &t.m.params, (struct part_owner){0, 1}, 0));
     OK(snapshot_take(&s, t.dev));
     OK(checkpoint_begin(tmp, root, 3, 1));
@@ -271,7 +263,7 @@ static Suite *suite(void)
 
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_set_timeout(tc, 60);
-    tcase_add_loop_test(tc, test_any_layout, 0, VARIANTS * LAYOUTS);
+    tcase_add_loop_test(tc, test_any_layout, 0, CHECKPOINT_VARIANTS * LAYOUTS);
     tcase_add_test(tc, test_dealt_evenly);
     tcase_add_test(tc, test_weights_alone);
     tcase_add_test(tc, test_read_back);

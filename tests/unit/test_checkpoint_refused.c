@@ -28,20 +28,12 @@ static void tear_down(void)
     checkpoint_case_remove(root);
 }
 
-static const char *const variants[][6] = {
-    {"model.kv_heads=4", NULL},
-    {"model.kv_heads=4", "model.layer=svd", "model.tied=on", NULL},
-    {"model.kv_heads=4", "parallel.strategy=vanilla", NULL},
-    {"model.kv_heads=4", "model.layer=full", "train.precision=bf16", NULL},
-    {"model.kv_heads=4", "train.precision=bf16", "train.pure_bf16=on", NULL},
-    {"model.kv_heads=4", "train.precision=fp64", NULL},
-};
 static struct manifest made;
 
 /* A checkpoint of 2 ranks, and its table. */
 static void make_one(void)
 {
-    checkpoint_case_save(root, variants[0], 2, 1, 20);
+    checkpoint_case_save(root, checkpoint_variants[0], 2, 1, 20);
     OK(checkpoint_path(folder, root, 20));
     OK(manifest_read(&made, folder));
 }
@@ -72,17 +64,17 @@ START_TEST(test_flipped_bits)
         f = &made.file[i];
         for (size_t at = 0; at < f->bytes; at += 1 + f->bytes / 97) {
             checkpoint_case_flip(folder, f->name, at, (int)(at % 8));
-            checkpoint_case_refused(load_now(variants[0]), ST_EFORMAT, f->name,
+            checkpoint_case_refused(load_now(checkpoint_variants[0]), ST_EFORMAT, f->name,
                                     at < f->header ? "header" : "is damaged: tensor ");
             checkpoint_case_flip(folder, f->name, at, (int)(at % 8));
         }
     }
     for (size_t at = 0; at < 20000; at += 331) {
         checkpoint_case_flip(folder, MANIFEST_NAME, at, (int)(at % 7));
-        checkpoint_case_refused(load_now(variants[0]), ST_EFORMAT, MANIFEST_NAME, "");
+        checkpoint_case_refused(load_now(checkpoint_variants[0]), ST_EFORMAT, MANIFEST_NAME, "");
         checkpoint_case_flip(folder, MANIFEST_NAME, at, (int)(at % 7));
     }
-    OK(load_now(variants[0]));
+    OK(load_now(checkpoint_variants[0]));
     manifest_free(&made);
 }
 END_TEST
@@ -95,21 +87,26 @@ START_TEST(test_files)
     make_one();
     bytes = temp_folder_read(temp_folder_path(path, folder, made.file[1].name), &n);
     temp_folder_write(path, bytes, n - 1);
-    checkpoint_case_refused(load_now(variants[0]), ST_EFORMAT, made.file[1].name, "cut off");
+    checkpoint_case_refused(load_now(checkpoint_variants[0]), ST_EFORMAT, made.file[1].name,
+                            "cut off");
     temp_folder_write(path, bytes, n + 1);
-    checkpoint_case_refused(load_now(variants[0]), ST_EFORMAT, made.file[1].name, "added to");
+    checkpoint_case_refused(load_now(checkpoint_variants[0]), ST_EFORMAT, made.file[1].name,
+                            "added to");
     unlink(path);
-    checkpoint_case_refused(load_now(variants[0]), ST_EIO, made.file[1].name, "No such file");
+    checkpoint_case_refused(load_now(checkpoint_variants[0]), ST_EIO, made.file[1].name,
+                            "No such file");
     temp_folder_write(path, bytes, n);
-    OK(load_now(variants[0]));
+    OK(load_now(checkpoint_variants[0]));
     free(bytes);
     temp_folder_path(path, folder, MANIFEST_NAME);
     temp_folder_write(path, "hello\n", 6);
-    checkpoint_case_refused(load_now(variants[0]), ST_EFORMAT, MANIFEST_NAME, "damaged");
+    checkpoint_case_refused(load_now(checkpoint_variants[0]), ST_EFORMAT, MANIFEST_NAME, "damaged");
     temp_folder_write(path, "{}", 2);
-    checkpoint_case_refused(load_now(variants[0]), ST_EFORMAT, MANIFEST_NAME, "no manifest");
+    checkpoint_case_refused(load_now(checkpoint_variants[0]), ST_EFORMAT, MANIFEST_NAME,
+                            "no manifest");
     unlink(path);
-    checkpoint_case_refused(load_now(variants[0]), ST_EIO, MANIFEST_NAME, "No such file");
+    checkpoint_case_refused(load_now(checkpoint_variants[0]), ST_EIO, MANIFEST_NAME,
+                            "No such file");
     manifest_free(&made);
 }
 END_TEST
@@ -127,7 +124,7 @@ START_TEST(test_version)
     at[10] = '2';
     temp_folder_write(path, text, n);
     free(text);
-    checkpoint_case_refused(load_now(variants[0]), ST_EFORMAT, "format version 2",
+    checkpoint_case_refused(load_now(checkpoint_variants[0]), ST_EFORMAT, "format version 2",
                             "reads version 1");
     manifest_free(&made);
 }
@@ -158,7 +155,7 @@ static void table_refused(const char *a, const char *b)
 {
     manifest_sort(&changed);
     checkpoint_case_manifest(folder, &changed);
-    checkpoint_case_refused(load_now(variants[0]), ST_EFORMAT, a, b);
+    checkpoint_case_refused(load_now(checkpoint_variants[0]), ST_EFORMAT, a, b);
     changed.pieces = made.pieces;
     memcpy(changed.piece, made.piece, (size_t)made.pieces * sizeof *made.piece);
 }
@@ -236,8 +233,9 @@ START_TEST(test_other_run)
     static const char *const wider[] = {"model.kv_heads=4", "model.rank=16", NULL};
 
     make_one();
-    checkpoint_case_refused(load_now(variants[4]), ST_EFORMAT, "of type F32", "this run has BF16");
-    checkpoint_case_refused(load_now(variants[1]), ST_EFORMAT, "no place for tensor",
+    checkpoint_case_refused(load_now(checkpoint_variants[4]), ST_EFORMAT, "of type F32",
+                            "this run has BF16");
+    checkpoint_case_refused(load_now(checkpoint_variants[1]), ST_EFORMAT, "no place for tensor",
                             "lm_head.weight");
     checkpoint_case_refused(load_now(wider), ST_EFORMAT, "has shape [8,", "the model has [16,");
     manifest_free(&made);
@@ -253,7 +251,7 @@ START_TEST(test_not_finite)
     struct param *row;
     char tmp[FOLDER_PATH];
 
-    checkpoint_case_open(&t, variants[0], 0, 1, 7);
+    checkpoint_case_open(&t, checkpoint_variants[0], 0, 1, 7);
     row = params_find(&t.m.params, "model.layers.0.self_attn.o_proj.down.weight");
     dtype_store(row->m.data, row->m.dtype, 5, INFINITY);
     OK(snapshot_open(&s, &t.m.params, (struct part_owner){0, 1}, 0));
@@ -268,7 +266,7 @@ START_TEST(test_not_finite)
     manifest_sort(&m);
     OK(checkpoint_commit(tmp, root, &m));
     OK(checkpoint_path(folder, root, 3));
-    checkpoint_case_refused(load_now(variants[0]), ST_EFORMAT, "o_proj.down.weight (m)",
+    checkpoint_case_refused(load_now(checkpoint_variants[0]), ST_EFORMAT, "o_proj.down.weight (m)",
                             "row 0, column 5 is not");
     snapshot_close(&s);
     tiny_model_close(&t);
