@@ -118,13 +118,14 @@ static void name_absent(const struct host_job *job, enum status st)
          list, job->timeout);
 }
 
-/* A rank did not come: that is now the record of one rank, unless it knows an earlier cause. */
-static enum status not_all(struct host_job *job, enum status st, enum status own)
+/* A rank did not come: that is now the record of one rank, unless it knows an earlier cause. A rank
+ * whose failure was told by another one (`told`), which may be gone since, adds nothing. */
+static enum status not_all(struct host_job *job, enum status st, enum status own, int told)
 {
     int known = own != ST_OK && own != ST_EPEER;
 
     job->broken = 1;
-    job->speaks = speaker(job, 1) == job->rank;
+    job->speaks = !told && speaker(job, 1) == job->rank;
     if (!job->speaks)
         status_clear();
     else if (!known)
@@ -151,7 +152,7 @@ static enum status settle(struct host *h, enum status own)
     for (int r = 0; r < job->size; r++)
         tag = job->word[r].next_tag > tag ? job->word[r].next_tag : tag;
     if (move_record(job, st, from) != ST_OK)
-        return not_all(job, st, own);
+        return not_all(job, st, own, 0);
     job->epoch++;
     job->next_tag = tag + 1;
     h->tag = tag;
@@ -162,15 +163,18 @@ static enum status settle(struct host *h, enum status own)
 enum status host_agree(struct host *job, enum status st)
 {
     struct host_job *shared = job->job;
+    int told = st != ST_OK && !status_message()[0]; /* settled before: rank 0 had the record */
     enum status met;
 
     FAIL_IF(job->size != shared->size, ST_EINTERNAL);
+    if (shared->broken && st != ST_OK && !shared->speaks)
+        return st; /* another rank tells it */
     if (shared->broken)
         return host_usable(job);
     if (st != ST_OK)
         host_raise(job, st);
     met = exchange(shared, st);
     if (met != ST_OK)
-        return not_all(shared, met, st);
+        return not_all(shared, met, st, told);
     return settle(job, st);
 }

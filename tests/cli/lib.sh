@@ -4,7 +4,7 @@
 #   plain FILE            writes the small configuration T as YAML
 #   job N WORDS...        runs narrows on N ranks: fills $dir/out, $dir/err and $dir/rank.N (the
 #                         exit status of each rank), sets $status (of all ranks; "mixed" when they
-#                         differ; "hung" when the limit LIMIT, 60 s, was needed)
+#                         differ; "hung" when the limit LIMIT, 120 s, was needed)
 #   direct WORDS...       the same without mpirun, for what does not depend on ranks
 #   refused WHAT STATUS PATTERNS N WORDS...
 #                         a job that must end with STATUS on all ranks and say why once, in a line
@@ -20,7 +20,7 @@ set -eu
 export LC_ALL=C
 NARROWS=${NARROWS:-$SOURCE/build/narrows}
 MPIRUN=${MPIRUN:-mpirun}
-LIMIT=${LIMIT:-60}
+LIMIT=${LIMIT:-120}
 passed=0 failed=0
 status=
 dir=$(mktemp -d "${TMPDIR:-/tmp}/narrows-case.XXXXXX")
