@@ -52,7 +52,8 @@ static enum status resolve_vocab(struct config *cfg, int64_t vocab)
 }
 
 /* The largest power of two up to 8 that divides what a layout may cut. Without layout_exact a rank
- * is one grain, so that any tp that divides the sizes will do. */
+ * is one grain, so that any tp that divides the sizes will do; a number that was asked for gives
+ * way to it, too, where tp does not divide that. */
 static int64_t auto_grains(const struct config *cfg)
 {
     const struct config_model *m = &cfg->model;
@@ -77,7 +78,7 @@ static void resolve_parallel(struct config *cfg, int64_t ranks)
         p->strategy = config_low_rank(cfg) ? STRATEGY_BTP : STRATEGY_FULL;
     if (p->tp_payload == PAYLOAD_AUTO)
         p->tp_payload = bf16 ? PAYLOAD_BF16 : PAYLOAD_FP32;
-    if (!p->grains)
+    if (!p->grains || (!p->layout_exact && p->grains % p->tp))
         p->grains = auto_grains(cfg);
 }
 

@@ -91,6 +91,15 @@ ends_well "L14 dp 3 without layout_exact" 3 train "$t" train.batch=9 train.steps
     parallel.layout_exact=off
 ends_well "L14 dp 3 with ZeRO" 3 train "$t" train.batch=9 train.steps=1 parallel.layout_exact=off \
     parallel.zero=1
+# A number of grains that TP does not divide gives way, and it is said.
+six="model.heads=6 model.kv_heads=6 model.width=96 model.ffn=192 parallel.tp=3 train.steps=1"
+# shellcheck disable=SC2086 # words
+refused "L14 tp 3 of six heads, exact" 3 'parallel.tp 3 & power of two & parallel.layout_exact=off' \
+    3 train "$t" $six
+# shellcheck disable=SC2086
+ends_well "L14 tp 3 without layout_exact" 3 train "$t" $six parallel.layout_exact=off \
+    parallel.grains=8
+expect "L14 three grains" grep -qE '^layout +tp 3 x .* grains 3 +layout_exact off' "$dir/out"
 refused "L14 batch 8, dp 3" 3 'train.batch 8 & parallel.dp 3 & train.batch=9' \
     3 train "$t" parallel.layout_exact=off
 

@@ -66,6 +66,37 @@ same "the bits of step 20" "$(last)" "$(of16 20)"
 same "the final weights" "$(sha256sum <"$dir/n/final/model.safetensors")" \
     "$(sha256sum <"$dir/m/final/model.safetensors")"
 
+# Out of a layout of three into exact ones, and back: without layout_exact other bits, the same run.
+three_words="model.heads=6 model.kv_heads=6 model.width=96 model.ffn=192 train.batch=6"
+# near A B: two lines of run.hash with losses that differ in the fifth digit at most
+near() { [ -n "$1" ] && python3 - "$1" "$2" <<'END'
+import sys
+a, b = (float.fromhex(line.split("loss ")[1].split()[0]) for line in sys.argv[1:])
+sys.exit(abs(a - b) > 1e-5 * a)
+END
+}
+# shellcheck disable=SC2086 # words
+ends_well "20 steps of six heads at once" 0 train "$t" run.dir="$dir/u" run.hash=on $three_words
+hashes >"$dir/whole3"
+# shellcheck disable=SC2086
+refused "stopped in tp 3" 130 'after step 7 of 20' 3 train "$t" run.dir="$dir/v" run.hash=on \
+    $three_words parallel.tp=3 parallel.layout_exact=off checkpoint.stop_at=7
+expect "step 7 within rounding" near "$(last)" "$(grep '^hash after step 7 ' "$dir/whole3")"
+cp -r "$dir/v" "$dir/w"
+# shellcheck disable=SC2086
+refused "on in two exact stages" 130 'after step 12 of 20' 2 train "$t" --resume run.dir="$dir/v" \
+    run.hash=on $three_words parallel.pp=2 train.micro_batch=1 checkpoint.stop_at=12
+expect "other bits are said" grep -qE '^resume .*parallel.layout_exact off \(now on\)' "$dir/out"
+hashes >"$dir/exact"
+# shellcheck disable=SC2086
+refused "on in tp 2 exactly" 130 'after step 12 of 20' 2 train "$t" --resume run.dir="$dir/w" \
+    run.hash=on $three_words parallel.tp=2 checkpoint.stop_at=12
+same "one checkpoint, two exact layouts: the same bits" "$(hashes)" "$(cat "$dir/exact")"
+# shellcheck disable=SC2086
+ends_well "to the end with three replicas" 3 train "$t" --resume run.dir="$dir/v" run.hash=on \
+    $three_words parallel.zero=1 parallel.layout_exact=off
+expect "step 20 within rounding" near "$(last)" "$(tail -n 1 "$dir/whole3")"
+
 # C24: all steps are made.
 before=$(cd "$dir/b" && find . -type f ! -name train.log ! -name config.yaml -exec sha256sum {} +)
 ends_well "resumed at its end" 2 train "$t" --resume run.dir="$dir/b" parallel.tp=2
