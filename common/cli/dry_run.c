@@ -3,6 +3,7 @@
 #include "common/backend/ledger.h"
 #include "common/base/text.h"
 #include "common/checkpoint/snapshot.h"
+#include "common/model/runs.h"
 #include "common/tokenizer/tokenizer.h"
 #include "common/train/place.h"
 
@@ -68,8 +69,20 @@ static void print_place(const struct config *cfg, const struct model *m, int sta
     printf(": %lld parameters on a rank\n", (long long)params_count_local(&m->params));
 }
 
+/* What a stage takes: floating-point operations, bytes of memory. */
+struct stage_cost {
+    double flops, bytes;
+};
+
+static double memory_of(const struct step_memory *m)
+{
+    return (double)(m->state + m->grads + m->acts + m->scratch + m->batch + m->tp_staging +
+                    m->dp_staging + m->pp_staging + m->widened);
+}
+
 /* One stage: that of the first TP rank, of the replica with the largest share of the batch. */
-static enum status rehearse_stage(struct config *cfg, int64_t ranks, int stage)
+static enum status rehearse_stage(struct stage_cost *cost, struct config *cfg, int64_t ranks,
+                                  int stage)
 {
     const struct config_parallel *p = &cfg->parallel;
     struct mesh at = {.tp = (int)p->tp,
@@ -92,6 +105,7 @@ static enum status rehearse_stage(struct config *cfg, int64_t ranks, int stage)
     TRY(model_open_part(&model, cfg, &part, place_wide(cfg)));
     params_types(&model.params, cfg, place_wide(cfg));
     st = params_carve(&model.params, &plan, 0);
+    *cost = (struct stage_cost){flops, memory_of(&memory)};
     if (st == ST_OK) {
         if (stage == 0)
             print_counts(cfg, &model, flops, ranks);
@@ -106,11 +120,44 @@ static enum status rehearse_stage(struct config *cfg, int64_t ranks, int stage)
     return st;
 }
 
+/* How even the deal is: blocks, operations and memory of each stage. */
+static enum status print_deal(const struct config *cfg, const struct stage_cost *cost)
+{
+    int pp = (int)cfg->parallel.pp, runs = pp * (int)cfg->parallel.virtual_stages;
+    int *first = malloc(((size_t)runs + 1) * sizeof *first);
+    enum status st = first ? runs_deal(first, cfg, runs)
+                           : fail(ST_ENOMEM, "no memory for %d runs of blocks", runs);
+    char a[TEXT_NUMBER], b[TEXT_NUMBER];
+    double most = 0.0;
+
+    for (int i = 0; i < pp; i++)
+        most = cost[i].flops > most ? cost[i].flops : most;
+    if (st == ST_OK)
+        printf("\nstages         blocks  FLOPs a step  of the longest  memory of a rank\n");
+    for (int i = 0; st == ST_OK && i < pp; i++) {
+        int blocks = 0;
+
+        for (int k = i; k < runs; k += pp)
+            blocks += first[k + 1] - first[k];
+        printf("  %-12d %6d  %12s  %12.0f %%  %16s\n", i, blocks, text_count(a, cost[i].flops),
+               100.0 * cost[i].flops / most, text_bytes(b, cost[i].bytes));
+    }
+    free(first);
+    return st;
+}
+
 static enum status rehearse(struct config *cfg, int64_t ranks)
 {
-    for (int stage = 0; stage < cfg->parallel.pp; stage++)
-        TRY(rehearse_stage(cfg, ranks, stage));
-    return ST_OK;
+    int pp = (int)cfg->parallel.pp;
+    struct stage_cost *cost = calloc((size_t)pp, sizeof *cost);
+    enum status st = cost ? ST_OK : fail(ST_ENOMEM, "no memory to rehearse %d stages", pp);
+
+    for (int stage = 0; st == ST_OK && stage < pp; stage++)
+        st = rehearse_stage(&cost[stage], cfg, ranks, stage);
+    if (st == ST_OK && pp > 1)
+        st = print_deal(cfg, cost);
+    free(cost);
+    return st;
 }
 
 enum status dry_run(struct host *job, struct config *cfg, int64_t ranks)

@@ -119,7 +119,7 @@ void config_one_rank(struct config *cfg)
     struct config_parallel *p = &cfg->parallel;
 
     p->tp = p->pp = p->dp = p->virtual_stages = 1;
-    p->zero = 0;
+    p->zero = p->stage_memory = 0;
     p->schedule = PIPELINE_1F1B;
     p->stage_layers[0] = '\0';
     if (!p->layout_exact)

@@ -241,6 +241,12 @@ static enum status check_pipeline(const struct config *cfg)
     int64_t micros = cfg->train.batch / p->dp / cfg->train.micro_batch;
     int first[RUNS_MAX + 1];
 
+    if (p->stage_memory && (p->pp == 1 || p->stage_layers[0]))
+        return fail(ST_ECONFIG,
+                    "parallel.stage_memory %" N " deals blocks to stages, but %s: set "
+                    "parallel.stage_memory=0",
+                    p->stage_memory,
+                    p->pp == 1 ? "parallel.pp is 1" : "parallel.stage_layers names them");
     if (p->pp * p->virtual_stages == 1)
         return ST_OK;
     TRY(runs_deal(first, cfg, (int)(p->pp * p->virtual_stages)));

@@ -1,6 +1,5 @@
-/* (tensor, grain) pairs and their owners; blocks and their runs; ranks and their places. */
+/* (tensor, grain) pairs and their owners; ranks and their places. */
 #include "common/model/grains.h"
-#include "common/model/runs.h"
 #include "common/parallel/mesh.h"
 #include "tests/unit/tiny_model.h"
 
@@ -193,109 +192,6 @@ START_TEST(moments_are_held_once)
 }
 END_TEST
 
-/* ---- runs ---- */
-
-static void pipeline_config(struct config *cfg, int layers, int pp, const char *list)
-{
-    char text[64], deal[64];
-    const char *changes[] = {text, deal, NULL};
-
-    snprintf(text, sizeof text, "model.layers=%d", layers);
-    snprintf(deal, sizeof deal, "parallel.stage_layers=%s", list);
-    config_default(cfg);
-    tiny_model_config(cfg, changes, 1);
-    cfg->parallel.pp = pp;
-}
-
-static double dearest(const struct config *cfg, const int *layers, int runs)
-{
-    double most = 0;
-
-    for (int i = 0; i < runs; i++) {
-        double flops = run_cost(cfg, layers[i], i == 0, i == runs - 1).flops;
-
-        most = flops > most ? flops : most;
-    }
-    return most;
-}
-
-/* The least that any deal of `left` blocks to runs k ... can have. */
-static double best(const struct config *cfg, int *layers, int k, int runs, int left)
-{
-    double least = 1e300;
-
-    if (k == runs - 1) {
-        layers[k] = left;
-        return dearest(cfg, layers, runs);
-    }
-    for (layers[k] = 1; layers[k] <= left - (runs - 1 - k); layers[k]++) {
-        int keep = layers[k];
-        double x = best(cfg, layers, k + 1, runs, left - keep);
-
-        layers[k] = keep;
-        least = x < least ? x : least;
-    }
-    return least;
-}
-
-START_TEST(blocks_are_dealt_as_evenly_as_can_be)
-{
-    struct config cfg;
-    int first[9], layers[8], other[8];
-
-    for (int n = 2; n <= 10; n++)
-        for (int runs = 2; runs <= 4 && runs <= n; runs++)
-            for (int64_t vocab = 70; vocab < 40000; vocab *= 8) {
-                pipeline_config(&cfg, n, runs, "\"\"");
-                cfg.model.vocab = vocab;
-                OK(runs_deal(first, &cfg, runs));
-                ck_assert_int_eq(first[0], 0);
-                ck_assert_int_eq(first[runs], n);
-                for (int i = 0; i < runs; i++) {
-                    layers[i] = first[i + 1] - first[i];
-                    ck_assert_int_ge(layers[i], 1);
-                }
-                ck_assert_double_le(dearest(&cfg, layers, runs),
-                                    best(&cfg, other, 0, runs, n) * (1 + 1e-12));
-            }
-}
-END_TEST
-
-START_TEST(a_large_head_takes_the_place_of_blocks)
-{
-    struct config cfg;
-    int first[3];
-
-    pipeline_config(&cfg, 8, 2, "\"\"");
-    OK(runs_deal(first, &cfg, 2));
-    ck_assert_int_le(first[1], 5);
-    cfg.model.vocab = 8000;
-    OK(runs_deal(first, &cfg, 2));
-    ck_assert_int_eq(first[1], 7);
-}
-END_TEST
-
-START_TEST(a_list_of_blocks_is_taken_or_refused)
-{
-    static const char *const bad[] = {"5", "5,4", "8,0", "5,3,1", "5;3", "x", "5,3,"};
-    struct config cfg;
-    int first[3];
-
-    pipeline_config(&cfg, 8, 2, "5,3");
-    OK(runs_deal(first, &cfg, 2));
-    ck_assert_int_eq(first[1], 5);
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        snprintf(cfg.parallel.stage_layers, sizeof cfg.parallel.stage_layers, "%s", bad[i]);
-        ck_assert_msg(runs_deal(first, &cfg, 2) == ST_ECONFIG || !strcmp(bad[i], "5,3,"), "%s",
-                      bad[i]);
-        status_clear();
-    }
-    cfg.parallel.stage_layers[0] = '\0';
-    ck_assert_int_eq(runs_deal(first, &cfg, 9), ST_ECONFIG);
-    status_clear();
-}
-END_TEST
-
 /* ---- places ---- */
 
 START_TEST(ranks_and_places_are_one_to_one)
@@ -342,9 +238,6 @@ int main(void)
     tcase_add_test(tc, shares_are_even_for_any_number_of_replicas);
     tcase_add_test(tc, all_replicas_name_the_same_owners);
     tcase_add_test(tc, moments_are_held_once);
-    tcase_add_test(tc, blocks_are_dealt_as_evenly_as_can_be);
-    tcase_add_test(tc, a_large_head_takes_the_place_of_blocks);
-    tcase_add_test(tc, a_list_of_blocks_is_taken_or_refused);
     tcase_add_test(tc, ranks_and_places_are_one_to_one);
     tcase_add_test(tc, ranks_are_counted_node_by_node);
     suite_add_tcase(suite, tc);
