@@ -89,7 +89,29 @@ static int64_t padded(const struct grain *x)
     return (x->rows * x->cols + 63) / 64 * 64;
 }
 
-/* In a share pairs do not overlap, and nobody has more than the largest pair above another. */
+/* Second gradients (of a tied matrix) of a bucket: the same of their own shares. */
+static void second_shares(const struct table *t, int b)
+{
+    int64_t most = 0;
+
+    for (int i = 0; i < t->s.n; i++) {
+        const struct grain *x = &t->s.item[i];
+
+        if (x->bucket != b || !t->m.params.item[x->item].twice)
+            continue;
+        most = x->at2 + padded(x) > most ? x->at2 + padded(x) : most;
+        for (int j = 0; j < i; j++) {
+            const struct grain *y = &t->s.item[j];
+
+            ck_assert(y->bucket != b || y->owner != x->owner || !t->m.params.item[y->item].twice ||
+                      y->at2 + padded(y) <= x->at2 || x->at2 + padded(x) <= y->at2);
+        }
+    }
+    ck_assert_int_eq(most, t->s.share2[b]);
+}
+
+/* In a share pairs do not overlap, the larger ones come first, and nobody has more than the largest
+ * pair above another. */
 static void shares_are_even(struct table *t, int form, int tp, int size, size_t bucket)
 {
     (void)form, (void)tp, (void)bucket;
@@ -109,8 +131,11 @@ static void shares_are_even(struct table *t, int form, int tp, int size, size_t 
 
                 ck_assert(y->bucket != b || y->owner != x->owner || y->at + padded(y) <= x->at ||
                           x->at + padded(x) <= y->at);
+                ck_assert(y->bucket != b || y->owner != x->owner ||
+                          (y->at < x->at ? padded(y) >= padded(x) : padded(y) <= padded(x)));
             }
         }
+        second_shares(t, b);
         for (int r = 0; r < size; r++) {
             most = has[r] > most ? has[r] : most;
             least = has[r] < least ? has[r] : least;
@@ -152,6 +177,100 @@ static void all_replicas_agree(struct table *t, int form, int tp, int size, size
 START_TEST(all_replicas_name_the_same_owners)
 {
     each_table(all_replicas_agree);
+}
+END_TEST
+
+/* A bucket is closed by the layer that fills it, no sooner and no later. */
+START_TEST(buckets_are_filled)
+{
+    for (size_t bytes = 1024; bytes <= (1 << 20); bytes *= 2) {
+        size_t has = 0;
+        struct table t;
+
+        open_table(&t, 0, 1, 0, 2, bytes);
+        for (int i = 0; i < t.m.params.n; i++) {
+            const struct param *row = &t.m.params.item[i];
+            struct tensor whole = param_view(&t.m.params, row, NULL, DT_F32);
+            int next = i > 0 && t.s.bucket_of[i] != t.s.bucket_of[i - 1];
+            int layer = i > 0 && row->layer != t.m.params.item[i - 1].layer;
+
+            ck_assert_int_eq(next, layer && has >= bytes);
+            has = (next ? 0 : has) + (size_t)tensor_count(&whole) * sizeof(float);
+        }
+        close_table(&t);
+    }
+}
+END_TEST
+
+/* ---- values ---- */
+
+/* Masters of pairs of `row`, row i, that this rank owns are those of the whole shard, moments are
+ * zero; others it has not. */
+static void check_masters(const struct table *t, int i, const struct param *row,
+                          const float *values, int rank)
+{
+    for (int k = 0; k < t->s.n; k++) {
+        const struct grain *x = &t->s.item[k];
+        const float *master = x->master.data, *m = x->m.data, *v = x->v.data;
+        struct tensor piece = param_grain(row, &row->w, x->grain);
+        int64_t at = ((char *)piece.data - (char *)row->w.data) / 2; /* bf16 */
+
+        if (x->item != i)
+            continue;
+        ck_assert_int_eq(master != NULL, x->owner == rank);
+        for (int64_t j = 0; master && j < x->rows * x->cols; j++) {
+            int64_t from = at + j / x->cols * row->w.stride + j % x->cols;
+
+            ck_assert(master[j] == values[from] && m[j] == 0 && v[j] == 0);
+        }
+    }
+}
+
+static void set_masters(struct table *t, struct device *dev, int rank)
+{
+    for (int i = 0; i < t->m.params.n; i++) {
+        struct param *row = &t->m.params.item[i];
+        int64_t n = tensor_count(&row->w);
+        float *values = malloc((size_t)n * sizeof *values);
+
+        ck_assert_ptr_nonnull(values);
+        for (int64_t j = 0; j < n; j++)
+            values[j] = (float)(i * 100000 + j);
+        OK(grains_set_masters(&t->s, &t->m.params, row, dev, values));
+        check_masters(t, i, row, values, rank);
+        free(values);
+    }
+}
+
+START_TEST(masters_and_moments_are_the_owners)
+{
+    static const char *const words[] = {"model.kv_heads=4", "train.precision=bf16", NULL};
+    const struct device_options options = {.threads = 1, .local_size = 1};
+    struct device *dev;
+
+    OK(device_open(&dev, &ref_backend, &options));
+    for (int rank = 0; rank < 3; rank++) {
+        struct arena plan = arena_plan("state"), state;
+        struct table t;
+        void *memory;
+
+        tiny_model_config(&t.cfg, words, 2);
+        OK(model_open(&t.m, &t.cfg, 1, 2, DT_F32));
+        params_types(&t.m.params, &t.cfg, DT_F32);
+        OK(grains_open(&t.s, &t.m.params, rank, 3, 1, WHOLE));
+        OK(params_carve(&t.m.params, &plan, 0));
+        OK(grains_carve(&t.s, &t.m.params, &plan));
+        OK(device_alloc(dev, &memory, plan.peak));
+        memset(memory, 0xff, plan.peak); /* NaN */
+        state = arena_over("state", memory, plan.peak);
+        OK(params_carve(&t.m.params, &state, 0));
+        OK(grains_carve(&t.s, &t.m.params, &state));
+        OK(grains_clear_moments(&t.s, dev));
+        set_masters(&t, dev, rank);
+        device_release(dev, memory);
+        close_table(&t);
+    }
+    device_close(dev);
 }
 END_TEST
 
@@ -237,7 +356,9 @@ int main(void)
     tcase_add_test(tc, every_grain_is_there_once);
     tcase_add_test(tc, shares_are_even_for_any_number_of_replicas);
     tcase_add_test(tc, all_replicas_name_the_same_owners);
+    tcase_add_test(tc, buckets_are_filled);
     tcase_add_test(tc, moments_are_held_once);
+    tcase_add_test(tc, masters_and_moments_are_the_owners);
     tcase_add_test(tc, ranks_and_places_are_one_to_one);
     tcase_add_test(tc, ranks_are_counted_node_by_node);
     suite_add_tcase(suite, tc);
