@@ -2,7 +2,7 @@
 /* Attention by cuDNN's fused kernels, described as graphs: cuDNN recognises the pattern and
  * replaces it by one kernel (forward) or three (backward). Only engines that are deterministic;
  * dq is written once rather than summed by atomics, which costs a workspace of 2 seq^2 bytes a head
- * and sequence: backward takes as many sequences at a time as WORKSPACE_LIMIT allows.
+ * and sequence: backward takes as many sequences at a time as GPU_ATTENTION_WORKSPACE allows.
  */
 #include "gpu/attention.h"
 
@@ -15,7 +15,6 @@
 #include <string.h>
 
 enum { PLANS_MAX = 128 };
-#define WORKSPACE_LIMIT ((int64_t)1 << 30) /* bytes */
 
 struct plan {
     struct gpu_attention_shape shape;
@@ -106,7 +105,7 @@ static enum status choose_slice(struct gpu_cudnn *c, struct plan *plan,
     int64_t slice = s->batch;
 
     TRY(make_plan(c, plan, s, slice));
-    while (slice > 1 && plan->run.workspace > WORKSPACE_LIMIT) {
+    while (slice > 1 && plan->run.workspace > GPU_ATTENTION_WORKSPACE) {
         slice--;
         while (s->batch % slice)
             slice--;

@@ -3,6 +3,7 @@
 #define GPU_DEVICE_H
 
 #include "common/backend/backend.h"
+#include "gpu/limits.h"
 
 #include <cuda_runtime.h>
 
@@ -15,10 +16,8 @@ struct gpu_cudnn;
 struct gpu_items;
 struct gpu_matmul;
 
-/* GPU_SCRATCH: memory for partial sums and sorted tokens, taken once at open. What needs more (a
- * table of statistics of a very long batch, cuDNN's workspace) makes it grow at first use.
- * GPU_STAGE_*: pinned host memory through which uploads pass, so that the host need not wait. */
-enum { GPU_SCRATCH = 64 << 20, GPU_STAGE_SLOTS = 8, GPU_STAGE_BYTES = 1 << 20 };
+/* GPU_STAGE_*: pinned host memory through which uploads pass, so that the host need not wait. */
+enum { GPU_STAGE_SLOTS = 8, GPU_STAGE_BYTES = 1 << 20 };
 
 struct gpu_staging {
     char *memory; /* GPU_STAGE_SLOTS pieces of GPU_STAGE_BYTES */

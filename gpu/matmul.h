@@ -17,8 +17,7 @@
 extern "C" {
 #endif
 
-/* GPU_WORKSPACE: bytes that cuBLASLt may use; taken at open. */
-enum { GPU_WORKSPACE = 64 << 20, GPU_MATMUL_PLANS = 1024, GPU_CANDIDATES = 16 };
+enum { GPU_MATMUL_PLANS = 1024, GPU_CANDIDATES = 16 };
 
 /* Opens cuBLASLt. Errors: ST_EDEVICE, ST_ENOMEM. */
 enum status gpu_matmul_open(struct gpu_matmul **mm);

@@ -22,6 +22,7 @@ enum planted_mistake {
     PLANTED_FLOPS,          /* FLOPs without the up-projections                               */
     PLANTED_TIED_ORDER,     /* tied gradients joined on each replica, before their sum        */
     PLANTED_STAGE_NORM,     /* grad norm: of the rank's own pipeline stage                    */
+    PLANTED_BACKEND,        /* a gradient of the backend, but not of its shadow, 1 % too large */
     PLANTED_END
 };
 

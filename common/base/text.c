@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static char *scaled(char *buf, double n, double step, const char *const *units, int count)
@@ -72,4 +73,21 @@ double text_seconds(const char *text)
         text++;
     }
     return sum;
+}
+
+double text_size(const char *text)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "KB", "MB", "GB", "TB"};
+    static const double bytes[] = {1, 0x1p10, 0x1p20, 0x1p30, 0x1p40, 1e3, 1e6, 1e9, 1e12};
+    char *end;
+    double n;
+
+    if (*text < '0' || *text > '9')
+        return -1.0;
+    n = strtod(text, &end);
+    end += *end == ' ';
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (!strcmp(end, units[i]))
+            return n * bytes[i];
+    return *end ? -1.0 : n;
 }

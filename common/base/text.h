@@ -20,4 +20,8 @@ char *text_duration(char buf[TEXT_NUMBER], double seconds);
  * once and in this order); negative when it is none. */
 double text_seconds(const char *text);
 
+/* Bytes of a text such as "80GiB", "1.5 TiB", "141GB", "4096" (B, KiB, MiB, GiB, TiB are steps of
+ * 1024, KB, MB, GB, TB of 1000); negative when it is none. */
+double text_size(const char *text);
+
 #endif

@@ -1,5 +1,6 @@
 #include "common/base/log.h"
 #include "common/cli/bench.h"
+#include "common/train/memory_fit.h"
 #include "common/train/metrics.h"
 
 #include <math.h>
@@ -28,14 +29,6 @@ static enum status one_step(struct bench *b, struct bench_case *c, double *secon
     return slowest(b, seconds);
 }
 
-static double in_use(const struct step *s)
-{
-    const struct step_memory *m = &s->memory;
-
-    return (double)(m->state + m->grads + m->acts + m->scratch + m->batch + m->tp_staging +
-                    m->dp_staging + m->pp_staging + m->widened);
-}
-
 static void step_row(const struct bench_case *c, double seconds, double first)
 {
     double tokens = (double)(c->cfg.train.batch * c->cfg.train.seq);
@@ -44,8 +37,9 @@ static void step_row(const struct bench_case *c, double seconds, double first)
 
     log_info("%9.2f %9.0f %9.1f %6.1f%% %7.2fx %10.1f %9.3f %9.3f  %s", 1e3 * seconds,
              tokens / seconds, 1e-9 * flops / seconds, 100.0 * flops / seconds / c->place.peak,
-             first / seconds, in_use(&c->step) / 1048576.0, (double)tp.wire_bytes / 1048576.0,
-             1e3 * tp.exposed, c->name[0] ? c->name : "(as configured)");
+             first / seconds, (double)step_memory_bytes(&c->step.memory) / 1048576.0,
+             (double)tp.wire_bytes / 1048576.0, 1e3 * tp.exposed,
+             c->name[0] ? c->name : "(as configured)");
 }
 
 enum status bench_steps(struct bench *b)

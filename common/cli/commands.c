@@ -24,7 +24,7 @@ const struct command *commands(void)
         {"validate", "compares with formulas, stored values, other layouts", 0, command_validate,
          NULL},
         {"validate-job", NULL, 1, command_validate_job, NULL},
-        {"plan", "draws the order in which a pipeline's stages work, and its bubble", 0,
+        {"plan", "draws a pipeline's order; finds the micro-batch that a memory holds", 0,
          command_plan, NULL},
         {"presets", "lists the named model sizes", 0, command_presets, NULL},
         {"config", "writes the reference of all configuration keys as Markdown", 0, command_config,

@@ -3,34 +3,48 @@
 #include "common/backend/ledger.h"
 #include "common/base/text.h"
 #include "common/checkpoint/snapshot.h"
+#include "common/cli/device_memory.h"
 #include "common/model/runs.h"
 #include "common/tokenizer/tokenizer.h"
 #include "common/train/place.h"
 
 #include <stdlib.h>
 
-static void print_memory(const struct step_memory *m, uint64_t snapshot)
+static void print_row(const char *name, size_t bytes)
 {
-    const struct {
-        const char *name;
-        size_t bytes;
-    } rows[] = {{"weights and optimiser", m->state},
-                {"gradients", m->grads},
-                {"kept activations", m->acts},
-                {"scratch", m->scratch},
-                {"batch", m->batch},
-                {"messages under way", m->tp_staging + m->dp_staging + m->pp_staging},
-                {"bf16 operands, widened", m->widened},
-                {"snapshot, on the host", snapshot}};
-    double sum = 0.0;
     char text[TEXT_NUMBER];
 
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        if (rows[i].bytes > 0)
-            printf("  %-24s %14s\n", rows[i].name, text_bytes(text, (double)rows[i].bytes));
-        sum += (double)rows[i].bytes;
+    if (bytes > 0)
+        printf("  %-24s %14s\n", name, text_bytes(text, (double)bytes));
+}
+
+/* On ref device and host are one memory; on gpu the snapshot is no part of the sum. */
+static enum status print_memory(const struct config *cfg, const struct step_memory *m,
+                                uint64_t snapshot)
+{
+    int host = cfg->run.backend == BACKEND_REF;
+    struct memory_beside beside;
+
+    TRY(device_memory_beside(&beside, cfg));
+    print_row("weights and optimiser", m->state);
+    print_row("gradients", m->grads);
+    print_row("kept activations", m->acts);
+    print_row("scratch", m->scratch);
+    print_row("batch", m->batch);
+    print_row("messages under way", m->tp_staging + m->dp_staging + m->pp_staging);
+    print_row("bf16 operands, widened", m->widened);
+    print_row("cuBLASLt's workspace", beside.products);
+    print_row("scratch of operations", beside.scratch);
+    print_row("NCCL's buffers, about", beside.messages);
+    if (host)
+        print_row("snapshot, on the host", snapshot);
+    print_row("in all",
+              step_memory_bytes(m) + memory_beside_bytes(&beside) + (host ? snapshot : 0));
+    if (!host) {
+        puts("  and CUDA's context, which only a device can tell");
+        print_row("snapshot, on the host", snapshot);
     }
-    printf("  %-24s %14s\n", "in all", text_bytes(text, sum));
+    return ST_OK;
 }
 
 static void print_counts(const struct config *cfg, const struct model *m, double flops,
@@ -74,12 +88,6 @@ struct stage_cost {
     double flops, bytes;
 };
 
-static double memory_of(const struct step_memory *m)
-{
-    return (double)(m->state + m->grads + m->acts + m->scratch + m->batch + m->tp_staging +
-                    m->dp_staging + m->pp_staging + m->widened);
-}
-
 /* One stage: that of the first TP rank, of the replica with the largest share of the batch. */
 static enum status rehearse_stage(struct stage_cost *cost, struct config *cfg, int64_t ranks,
                                   int stage)
@@ -105,14 +113,16 @@ static enum status rehearse_stage(struct stage_cost *cost, struct config *cfg, i
     TRY(model_open_part(&model, cfg, &part, place_wide(cfg)));
     params_types(&model.params, cfg, place_wide(cfg));
     st = params_carve(&model.params, &plan, 0);
-    *cost = (struct stage_cost){flops, memory_of(&memory)};
+    *cost = (struct stage_cost){flops, (double)step_memory_bytes(&memory)};
     if (st == ST_OK) {
         if (stage == 0)
             print_counts(cfg, &model, flops, ranks);
         if (at.pp > 1)
             print_place(cfg, &model, stage);
         puts("\nmemory of a rank");
-        print_memory(&memory, cfg->run.save ? snapshot_plan(&model.params, at.dp) : 0);
+        st = print_memory(cfg, &memory, cfg->run.save ? snapshot_plan(&model.params, at.dp) : 0);
+    }
+    if (st == ST_OK) {
         puts("\nsent by a rank in a step");
         ledger_print(&ledger, false, stdout);
     }

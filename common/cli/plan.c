@@ -1,6 +1,9 @@
 /* `narrows plan schedule`: a pipeline's order drawn, and what it loses, without any model. */
+#include "common/cli/plan.h"
+
 #include "common/cli/commands.h"
 #include "common/cli/options.h"
+#include "common/cli/verbs.h"
 #include "common/parallel/schedule_play.h"
 
 #include <string.h>
@@ -67,7 +70,7 @@ static void print(const struct schedule_shape *shape, const struct plan_options 
     printf("%s\n", s.chunks > 1 ? " (of one virtual stage each)" : "");
 }
 
-static enum status plan_schedule(const struct plan_options *o)
+static enum status draw(const struct plan_options *o)
 {
     struct schedule_cost cost = {o->forward, o->input, o->weight};
     struct schedule_played played;
@@ -80,7 +83,7 @@ static enum status plan_schedule(const struct plan_options *o)
     return ST_OK;
 }
 
-enum status command_plan(struct host *job, int argc, char **argv)
+static enum status plan_schedule(int argc, char **argv)
 {
     struct plan_options o = {.stages = 4,
                              .micro_batches = 8,
@@ -105,22 +108,33 @@ enum status command_plan(struct host *job, int argc, char **argv)
          "time of its weight gradients (default 1)"},
         {0}};
     const struct options_spec spec = {
-        "plan",
+        "plan schedule",
         "draws the order in which a pipeline's stages work, and its bubble",
-        "schedule",
-        1,
-        1,
+        "",
+        0,
+        0,
         false,
         table,
         "narrows plan schedule --stages 4 --micro-batches 8 --order zb-h1\n"
         "narrows plan schedule -p 4 -m 8 --order interleaved -v 2"};
     struct options words;
 
-    (void)job;
     TRY(options_parse(&words, &spec, argc, argv));
     if (words.help)
         return options_help(stdout, &spec);
-    if (strcmp(words.word[0], "schedule") != 0)
-        return fail(ST_EUSAGE, "cannot plan '%s': the word after plan is schedule", words.word[0]);
-    return plan_schedule(&o);
+    return draw(&o);
+}
+
+enum status command_plan(struct host *job, int argc, char **argv)
+{
+    static const struct verb verbs[] = {
+        {"schedule", "draws the order in which a pipeline's stages work, and its bubble",
+         plan_schedule},
+        {"memory", "finds the largest micro-batch of each strategy in a given memory", plan_memory},
+        {NULL, NULL, NULL},
+    };
+
+    (void)job;
+    return verbs_run("plan", "works out what a run would do, without running it.", verbs, argc,
+                     argv);
 }

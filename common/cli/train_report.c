@@ -4,6 +4,7 @@
 #include "common/base/text.h"
 #include "common/cli/blas_kernel.h"
 #include "common/train/generate.h"
+#include "common/train/memory_fit.h"
 
 #include <errno.h>
 #include <math.h>
@@ -65,6 +66,13 @@ void train_settings(const struct trainer *t)
     log_info("memory     weights and optimiser %s  gradients %s  activations %s  scratch %s a rank",
              text_bytes(b, (double)m->state), text_bytes(d, (double)m->grads),
              text_bytes(e, (double)m->acts), text_bytes(f, (double)m->scratch));
+    if (c->shadow.every)
+        log_info(
+            "shadow     a micro-batch through ref every %lld steps, %s on the host  loss within "
+            "%g, gradients within %g, else %s",
+            (long long)c->shadow.every,
+            text_bytes(a, (double)step_memory_bytes(&t->shadow.step.memory)), t->shadow.loss_most,
+            t->shadow.gradient_most, c->shadow.stop ? "stop" : "a warning");
     log_info("device     %s (OpenBLAS %s)  %d thread(s) a rank  products at %sFLOP/s in all",
              t->place.at.dev->be->name, blas_kernel_name(), t->place.at.dev->threads,
              text_count(a, t->place.peak));
@@ -135,6 +143,12 @@ void train_summary(const struct trainer *t, const char *config)
     log_info("done       %lld steps in %s  %s tokens  %s tok/s%s", (long long)(t->done - t->first),
              text_duration(a, seconds), text_count(b, tokens), text_count(d, tokens / seconds),
              best);
+    if (t->shadow.looks)
+        log_info(
+            "shadow     %lld replays through ref, %lld beyond the bounds  %.2f s each, %.1f %% of "
+            "the time",
+            (long long)t->shadow.looks, (long long)t->shadow.missed,
+            t->shadow.seconds / (double)t->shadow.looks, 100.0 * t->shadow.seconds / seconds);
     log_info("run folder %s: config.yaml, metrics.jsonl, train.log%s", t->dir.path,
              t->cfg.run.save ? ", best/, final/, checkpoints/" : "");
     if (t->done < t->cfg.train.steps || !t->cfg.run.save)

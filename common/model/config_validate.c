@@ -331,6 +331,17 @@ static enum status check_schedule(const struct config_train *t)
     return ST_OK;
 }
 
+static enum status check_shadow(const struct config *cfg)
+{
+    if (cfg->shadow.every && cfg->parallel.virtual_stages > 1)
+        return fail(ST_ECONFIG,
+                    "shadow.every %" N " replays a single micro-batch, which parallel.schedule "
+                    "interleaved (parallel.virtual_stages %" N ") cannot send round: set "
+                    "shadow.every=0, or another schedule",
+                    cfg->shadow.every, cfg->parallel.virtual_stages);
+    return ST_OK;
+}
+
 static enum status check_checkpoint(const struct config_checkpoint *c)
 {
     if (!c->stop_after[0] || text_seconds(c->stop_after) > 0.0)
@@ -354,6 +365,7 @@ enum status config_validate(const struct config *cfg, int64_t ranks)
     TRY(check_batch(cfg));
     TRY(check_checkpoint(&cfg->checkpoint));
     TRY(check_order(&cfg->parallel));
+    TRY(check_shadow(cfg));
     return check_pipeline(cfg);
 }
 

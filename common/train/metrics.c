@@ -110,3 +110,20 @@ enum status metrics_validation(struct metrics *m, int64_t step, double loss, int
     json_object_set_new(r, "seconds", number(seconds));
     return write_record(m, r);
 }
+
+enum status metrics_shadow(struct metrics *m, int64_t step, const struct shadow_result *r)
+{
+    json_t *j = json_object();
+
+    log_info(
+        "shadow of step %lld  loss %.2g apart  gradients of %lld tensors up to %.2g apart (%s)  "
+        "%.2f s",
+        (long long)step, r->loss, (long long)r->tensors, r->gradient, r->tensor, r->seconds);
+    json_object_set_new(j, "step", json_integer(step));
+    json_object_set_new(j, "shadow_loss", number(r->loss));
+    json_object_set_new(j, "shadow_gradient", number(r->gradient));
+    json_object_set_new(j, "shadow_tensor", json_string(r->tensor));
+    json_object_set_new(j, "shadow_missed", json_integer(r->missed));
+    json_object_set_new(j, "seconds", number(r->seconds));
+    return write_record(m, j);
+}

@@ -4,6 +4,7 @@
 
 #include "common/train/place.h"
 #include "common/train/run_dir.h"
+#include "common/train/shadow.h"
 
 /* One step, as measured. */
 struct metrics_step {
@@ -35,6 +36,9 @@ enum status metrics_step(struct metrics *m, const struct metrics_step *s, int li
 /* A validation: mean loss over `valid` targets after `step` steps. */
 enum status metrics_validation(struct metrics *m, int64_t step, double loss, int64_t valid,
                                double seconds, int best);
+
+/* A replay of a part of step `step` through the reference. */
+enum status metrics_shadow(struct metrics *m, int64_t step, const struct shadow_result *r);
 
 /* Memory of this process that is in use at most so far, bytes. */
 double metrics_peak_rss(void);

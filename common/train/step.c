@@ -121,7 +121,7 @@ static enum status run_backward(struct step *s, const struct instruction *in, do
 {
     struct stage *chunk = &s->chunk[in->chunk];
     struct micro_batch mb = micro_batch(s, in->micro, scale);
-    const struct sample_plan *plan = &s->plan[in->micro];
+    const struct sample_plan *plan = &s->plan[s->probing ? s->micro_batches : in->micro];
 
     stage_use(chunk, in->slot);
     chunk->watch = s->reducing && in->micro == s->micro_batches - 1 ? &s->watch : NULL;
@@ -199,6 +199,40 @@ enum status step_gradients(struct step *s, const int32_t *tokens, const int32_t 
     TRY(run_passes(s, &s->schedule, 1.0 / (double)valid));
     TRY(optimizer_join_tied(&s->optimizer, s->at.dev));
     return total_loss(s, loss_sum);
+}
+
+/* Of the first micro-batch, where it was computed; tokens in their order. */
+static enum status probe_loss(struct step *s, double *sum)
+{
+    int64_t rows = s->micro * s->cfg->train.seq;
+    enum dtype wide = s->at.dev->wide;
+
+    *sum = 0.0;
+    if (!is_last(s))
+        return ST_OK;
+    TRY(device_download(s->at.dev, s->host_loss, s->loss.data, (size_t)rows * dtype_size(wide)));
+    for (int64_t i = 0; i < rows; i++)
+        *sum += dtype_load(s->host_loss, wide, i);
+    return ST_OK;
+}
+
+enum status step_probe(struct step *s, const int32_t *tokens, const int32_t *targets, int64_t valid,
+                       double *loss_sum)
+{
+    enum status st;
+
+    FAIL_IF(s->probe.n == 0 || valid < 1, ST_EINTERNAL);
+    TRY(upload(s, tokens, targets));
+    s->reducing = 0;
+    s->probing = 1;
+    st = run_passes(s, &s->probe, 1.0 / (double)valid);
+    s->probing = 0;
+    TRY(st);
+    TRY(optimizer_join_tied(&s->optimizer, s->at.dev));
+    if (PLANTED(PLANTED_BACKEND) && s->training == STEP_TRAINS)
+        TRY(planted_scale(s->at.dev, &s->model.params.item[s->model.params.n / 2].g, 0, 1.01,
+                          NULL));
+    return probe_loss(s, loss_sum);
 }
 
 enum status step_evaluate(struct step *s, const int32_t *tokens, const int32_t *targets,

@@ -23,6 +23,9 @@ struct step_memory {
     size_t widened; /* ref, bf16: operands of one product in float32; taken when first needed     */
 };
 
+/* What a step is opened for. GRADIENTS: no moments and no update, step_probe alone. */
+enum { STEP_EVALUATES, STEP_TRAINS, STEP_GRADIENTS };
+
 /* Where a step runs. Groups and communicators are borrowed; groups may be NULL in a rehearsal.
  * Without a pipeline pp, ends, pp_host and the edges may be NULL. */
 struct step_place {
@@ -45,20 +48,23 @@ struct step {
     struct pipe pipe;
     struct optimizer optimizer;
     struct schedule schedule, evaluation;
-    struct sample_plan *plan; /* [micro-batches]: how each joins the sum; owned         */
+    struct schedule probe;    /* of a single micro-batch; empty where the order has no such */
+    struct sample_plan *plan; /* [micro-batches + 1]: how each joins the sum, and how a single
+                               * one does; owned                                           */
     struct stage_watch watch;
     struct arena state, grads, acts, scratch, batch;
     struct step_memory memory;
     int64_t begin, end, micro; /* this rank's samples of a global batch; samples at once */
     int64_t positions;         /* longest sequence                                       */
     int micro_batches;
-    struct tensor tokens, targets;   /* [local samples * seq, 1] i32                           */
-    struct tensor starts;            /* the same, with data.reset_documents                    */
-    struct tensor loss;              /* [local samples * seq, 1] wide; of the last stage       */
-    void *dx;                        /* a stream's gradient, in a pipeline                     */
-    void *host_loss;                 /* loss on the host                                       */
-    double *sample_loss;             /* [batch]: summed loss of each sample of the global batch */
-    int training, planned, reducing; /* reducing: the step that runs sums over replicas        */
+    struct tensor tokens, targets; /* [local samples * seq, 1] i32                           */
+    struct tensor starts;          /* the same, with data.reset_documents                    */
+    struct tensor loss;            /* [local samples * seq, 1] wide; of the last stage       */
+    void *dx;                      /* a stream's gradient, in a pipeline                     */
+    void *host_loss;               /* loss on the host                                       */
+    double *sample_loss;           /* [batch]: summed loss of each sample of the global batch */
+    int training, planned;         /* training: STEP_...                                     */
+    int reducing, probing;         /* the step that runs sums over replicas; is a step_probe */
 };
 
 /* What one step found. */
@@ -69,7 +75,7 @@ struct step_result {
     int64_t valid;    /* valid targets                                   */
 };
 
-/* Opens a step on `at`, for training (or evaluation only). memory: from step_plan; NULL rehearses:
+/* Opens a step on `at`; training: STEP_.... memory: from step_plan; NULL rehearses:
  * arenas only count. Weights are not set: step_init, or param_set. Collective. */
 enum status step_open(struct step *s, const struct config *cfg, const struct step_place *at,
                       const struct step_memory *memory, int training);
@@ -112,6 +118,12 @@ enum status step_train(struct step *s, const int32_t *tokens, const int32_t *tar
  * the replica. */
 enum status step_gradients(struct step *s, const int32_t *tokens, const int32_t *targets,
                            int64_t valid, double *loss_sum);
+
+/* Loss summed over the targets of this replica's first micro-batch, and its gradients, in slot 0,
+ * as if it were alone; `valid` of its targets count. Nothing is reduced or updated. *loss_sum is 0
+ * but on the last stage. Not with virtual stages. Collective over the replica. */
+enum status step_probe(struct step *s, const int32_t *tokens, const int32_t *targets, int64_t valid,
+                       double *loss_sum);
 
 /* Summed loss of the whole global batch, samples added in their order; that of each sample is in
  * s->sample_loss. Collective over the job. */

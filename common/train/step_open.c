@@ -135,12 +135,12 @@ static enum status open_model(struct step *s)
                               .stage = step_stage(s),
                               .stages = step_stages(s),
                               .chunks = s->chunks};
-    int sharded = s->training && c->parallel.zero && s->at.dp->size > 1;
+    int sharded = s->training == STEP_TRAINS && c->parallel.zero && s->at.dp->size > 1;
     struct params *p = &s->model.params;
 
     TRY(model_open_part(&s->model, c, &part, s->at.dev->wide));
     p->pp = s->at.pp_host;
-    TRY(params_carve(p, &s->state, s->training && !sharded));
+    TRY(params_carve(p, &s->state, s->training == STEP_TRAINS && !sharded));
     if (!s->training)
         return ST_OK;
     TRY(grains_open(&s->pieces, p, s->at.dp->rank, s->at.dp->size, sharded,
@@ -156,11 +156,16 @@ static enum status open_model(struct step *s)
 /* How each micro-batch joins the sum over samples. */
 static enum status plan_sums(struct step *s)
 {
+    struct sample_plan *alone;
     struct sample_tree tree;
 
-    s->plan = calloc((size_t)s->micro_batches, sizeof *s->plan);
+    s->plan = calloc((size_t)s->micro_batches + 1, sizeof *s->plan);
     if (!s->plan)
         return fail(ST_ENOMEM, "no memory for the plans of %d micro-batches", s->micro_batches);
+    alone = &s->plan[s->micro_batches];
+    sample_tree_start(&tree, s->begin, s->begin + s->micro, s->cfg->parallel.layout_exact);
+    sample_plan_next(alone, &tree, s->micro);
+    alone->plane = (int64_t)s->model.params.plane;
     sample_tree_start(&tree, s->begin, s->end, s->cfg->parallel.layout_exact);
     for (int i = 0; i < s->micro_batches; i++) {
         int64_t left = step_samples(s) - i * s->micro;
@@ -224,6 +229,9 @@ static enum status build(struct step *s)
     shape = shape_of(s);
     TRY(schedule_open(&s->schedule, &shape));
     TRY(schedule_open_forward(&s->evaluation, &shape));
+    shape.micro_batches = 1;
+    if (s->chunks == 1)
+        TRY(schedule_open(&s->probe, &shape));
     TRY(arenas_open(s));
     TRY(open_model(s));
     TRY(plan_sums(s));
@@ -266,6 +274,7 @@ void step_close(struct step *s)
     model_close(&s->model);
     schedule_close(&s->schedule);
     schedule_close(&s->evaluation);
+    schedule_close(&s->probe);
     free(s->plan);
     s->plan = NULL;
     free(s->host_loss);

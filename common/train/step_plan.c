@@ -9,6 +9,8 @@ static enum status rehearse(struct step *s, struct ledger *ledger, double *flops
     struct step_result r;
     double sum;
 
+    if (s->training == STEP_GRADIENTS)
+        return step_probe(s, NULL, NULL, 1, &sum);
     if (s->training)
         TRY(step_train(s, NULL, NULL, 1, 1, 0.0, &r));
     if (ledger)
@@ -31,8 +33,10 @@ static size_t pipeline_peak(const struct step_place *at)
     return peak;
 }
 
+/* Payloads lie in staging of their own on ref alone; NCCL keeps its buffers. */
 static struct step_memory measured(const struct step *s)
 {
+    int staged = s->cfg->run.backend == BACKEND_REF;
     size_t slot = 0, slots = 0;
 
     for (int i = 0; i < s->chunks; i++) {
@@ -41,17 +45,16 @@ static struct step_memory measured(const struct step *s)
         slot = peak > slot ? peak : slot;
         slots += (size_t)s->chunk[i].slots;
     }
-    return (struct step_memory){
-        .state = s->state.peak,
-        .grads = s->grads.peak,
-        .acts = slot * slots,
-        .slot = slot,
-        .scratch = s->scratch.peak,
-        .batch = s->batch.peak,
-        .tp_staging = record_comm_peak(s->at.tp),
-        .dp_staging = record_comm_peak(s->at.dp),
-        .pp_staging = pipeline_peak(&s->at),
-        .widened = s->cfg->run.backend == BACKEND_REF ? record_widened(s->at.dev) : 0};
+    return (struct step_memory){.state = s->state.peak,
+                                .grads = s->grads.peak,
+                                .acts = slot * slots,
+                                .slot = slot,
+                                .scratch = s->scratch.peak,
+                                .batch = s->batch.peak,
+                                .tp_staging = staged ? record_comm_peak(s->at.tp) : 0,
+                                .dp_staging = staged ? record_comm_peak(s->at.dp) : 0,
+                                .pp_staging = staged ? pipeline_peak(&s->at) : 0,
+                                .widened = staged ? record_widened(s->at.dev) : 0};
 }
 
 static enum status plan_on(struct step_memory *memory, struct ledger *ledger, double *flops,

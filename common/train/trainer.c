@@ -55,14 +55,15 @@ static enum status load_start(struct trainer *t)
     return weights_load(&t->step.model, t->place.at.dev, path);
 }
 
+/* The operands of the measurement are given back before the run's memory is taken. */
 static enum status open_step(struct trainer *t)
 {
     struct step_memory memory;
 
+    TRY(place_measure_peak(&t->place, &t->cfg));
     TRY(step_plan_at(&memory, NULL, NULL, &t->cfg, &t->place.mesh, place_wide(&t->cfg), 1));
     TRY(host_agree(t->job, step_open(&t->step, &t->cfg, &t->place.at, &memory, 1)));
-    TRY(step_init(&t->step));
-    return place_measure_peak(&t->place, &t->cfg);
+    return step_init(&t->step);
 }
 
 /* Nonzero when the run goes on in the folder that its checkpoint is in. */
@@ -136,6 +137,8 @@ static enum status open_all(struct trainer *t)
     TRY(host_agree(t->job, trainer_data_open(t)));
     TRY(place_open(&t->place, &t->cfg, t->job));
     TRY(open_step(t));
+    if (t->cfg.shadow.every)
+        TRY(shadow_open(&t->shadow, &t->cfg, t->job));
     TRY(resume_run(t));
     TRY(host_agree(t->job, load_start(t)));
     TRY(open_dir(t));
@@ -180,6 +183,7 @@ enum status trainer_close(struct trainer *t)
     free(t->starts);
     if (t->saving)
         saver_close(&t->saver);
+    shadow_close(&t->shadow);
     if (t->step.cfg)
         step_close(&t->step);
     if (t->place.job)

@@ -10,6 +10,7 @@
 #include "common/train/place.h"
 #include "common/train/run_dir.h"
 #include "common/train/saver.h"
+#include "common/train/shadow.h"
 
 enum { TRAINER_MAX_SKIPS = 10 }; /* updates in a row that may be skipped before the run stops */
 
@@ -24,6 +25,7 @@ struct trainer {
     struct run_dir dir;
     struct metrics metrics;
     struct saver saver;        /* open while run.save is on */
+    struct shadow shadow;      /* open with shadow.every */
     char resume[CONFIG_TEXT];  /* checkpoint.resume, which the run's own configuration leaves out */
     int32_t *tokens, *targets; /* [this rank's samples * seq] */
     int32_t *starts;           /* likewise; NULL unless data.reset_documents */

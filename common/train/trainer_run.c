@@ -126,14 +126,53 @@ static enum status print_hash(struct trainer *t)
     return ST_OK;
 }
 
+/* Says how far the replay was off; the same decision on all ranks. */
+static enum status judge_shadow(struct trainer *t, const struct shadow_result *r)
+{
+    const struct shadow *s = &t->shadow;
+    char what[512];
+
+    if (!shadow_missed(r))
+        return ST_OK;
+    snprintf(
+        what, sizeof what,
+        "step %lld beside the reference: loss %.3g apart, at most %.3g allowed; the gradient of "
+        "%s %.3g apart, at most %.3g allowed; %lld of %lld beyond",
+        (long long)t->done + 1, r->loss, s->loss_most, r->tensor, r->gradient, s->gradient_most,
+        (long long)r->missed, (long long)r->tensors);
+    if (t->cfg.shadow.stop)
+        return fail(ST_EMISMATCH, "%s; narrows validate step looks closer", what);
+    log_warn("%s", what);
+    return ST_OK;
+}
+
+/* Before the step whose batch has been read; *seconds that it took. */
+static enum status shadow(struct trainer *t, double *seconds)
+{
+    int64_t every = t->cfg.shadow.every;
+    double start = trainer_now();
+    struct shadow_result r;
+
+    *seconds = 0.0;
+    if (!every || (t->done + 1) % every)
+        return ST_OK;
+    TRY(shadow_look(&t->shadow, &t->step, t->tokens, t->targets, t->starts, &r));
+    if (writes(t))
+        TRY(metrics_shadow(&t->metrics, t->done + 1, &r));
+    *seconds = trainer_now() - start;
+    return judge_shadow(t, &r);
+}
+
 static enum status one_step(struct trainer *t)
 {
     struct step_result r = {0};
-    double lr = lr_at(&t->lr, t->done), start = trainer_now();
+    double lr = lr_at(&t->lr, t->done), start = trainer_now(), replay;
     int64_t valid;
 
-    ledger_clear(&t->place.ledger);
     TRY(trainer_training_batch(t, &valid));
+    TRY(shadow(t, &replay));
+    start += replay;
+    ledger_clear(&t->place.ledger);
     TRY(step_train(&t->step, t->tokens, t->targets, valid, t->done + 1, lr, &r));
     t->step_seconds = trainer_now() - start;
     t->loss = r.loss;

@@ -50,4 +50,27 @@ caught 9 "tied gradients joined before their sum over replicas" \
     layouts --steps 1 --ranks 2 --quick --only "svd btp tied"
 caught 10 "grad norm of the own pipeline stage" \
     layouts --steps 1 --ranks 4 --quick --only "cola vanilla strong"
+
+# A shadow: the backend alone is wrong, the reference beside it is right.
+plain "$dir/t.yaml"
+for mistake in 0 11; do
+    status=0
+    : >"$dir/err"
+    NARROWS_PLANTED=$mistake timeout 300 "$program" train "$dir/t.yaml" train.steps=4 \
+        shadow.every=2 shadow.stop=on >"$dir/out" 2>"$dir/err" || status=$?
+    if [ "$mistake" = 0 ]; then
+        same "a shadow sees nothing without a mistake" "$status" 0
+        expect "two replays" test "$(grep -c '^shadow of step' "$dir/out")" = 2
+        expect "each to the last bit" test "$(grep -c 'loss 0 apart .* up to 0 apart' "$dir/out")" = 2
+        expect "their cost" grep -q '^shadow  *2 replays through ref, 0 beyond' "$dir/out"
+        expect "a record of each" test "$(grep -c shadow_gradient "$dir/run/metrics.jsonl")" = 2
+    else
+        same "a shadow sees a gradient that is 1 % too large" "$status" 1
+        expect "its tensor, its size, the bound" grep -qE \
+            'gradient of model\.layers\.[0-9].* 0\.01 apart, at most 0 allowed; 1 of' "$dir/err"
+        NARROWS_PLANTED=$mistake "$program" train "$dir/t.yaml" train.steps=4 shadow.every=2 \
+            >"$dir/out" 2>"$dir/err" || not_ok "a warning ends nothing" "status $?"
+        same "by default it is a warning" "$(grep -c '^warning: step' "$dir/err")" 2
+    fi
+done
 finish
