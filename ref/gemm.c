@@ -1,12 +1,11 @@
-/* Matrix products, one call of OpenBLAS for each (piece of rows, piece of columns, grain of K).
- *
- * The shapes of those calls, and of the blocks in which grains are summed, depend on the shape of
- * a piece alone and never on how many pieces a rank holds: the same bits in every layout. */
+/* Matrix products. Their bits are those of one call of OpenBLAS for each (piece of rows, piece of
+ * columns, grain of K), summed over grains by a tree: the shape of a piece is the same in every
+ * layout, how many of them a rank holds is not. Larger calls are made where they have been seen to
+ * give the same bits (calls.h). */
 #include "ref/blocks.h"
+#include "ref/calls.h"
 #include "ref/ref.h"
 #include "ref/rows.h"
-
-#include <cblas.h>
 
 struct pair {
     struct ref_operand a, b;
@@ -19,7 +18,8 @@ struct job {
     struct pair pair[3];
     int32_t grains;      /* of K */
     int direct;          /* the product goes straight into y */
-    struct blocks tasks; /* of y; whole pieces when direct */
+    int fuses;           /* a grain's product may be added by its own call */
+    struct blocks tasks; /* of y; whole pieces when direct, several side by side where they join */
 };
 
 static struct pair pair_of(struct device *dev, const struct tensor *a, const struct tensor *b,
@@ -33,33 +33,60 @@ static struct pair pair_of(struct device *dev, const struct tensor *a, const str
     return p;
 }
 
-static void prepare(struct job *j, struct device *dev, const struct gemm *g, char **at)
+static enum call_kind kind_of(const struct gemm *g)
 {
+    return g->kind == GEMM_NT ? CALL_NT : CALL_NN;
+}
+
+/* How many pieces side by side one call computes, when `tasks` calls are wanted at least. */
+static int32_t joined(struct ref_calls *calls, const struct job *j, int64_t tasks)
+{
+    const struct gemm *g = j->g;
+    struct call_shape s = {kind_of(g), g->y.rows / g->a.row_grains, g->y.cols / g->y.col_grains, 0};
+    int32_t n =
+        calls_divisor(g->y.col_grains, s.rows * s.cols, j->direct ? LONE_ELEMENTS : BLOCK_ELEMENTS,
+                      (int64_t)g->a.row_grains * g->y.col_grains, tasks);
+
+    for (int i = 0; i <= g->more; i++) {
+        s.k = j->pair[i].k;
+        if (!ref_joins(calls, &s, 1, n))
+            return 1;
+    }
+    return n;
+}
+
+static void prepare(struct job *j, struct ref_device *d, const struct gemm *g, int64_t tasks,
+                    char **at)
+{
+    int32_t n;
+
     j->g = g;
     j->grains = g->a.col_grains;
     j->direct = j->grains == 1 && !g->k_scale && g->y.dtype == REAL_DTYPE;
-    j->pair[0] = pair_of(dev, &g->a, &g->b, at);
+    j->pair[0] = pair_of(&d->base, &g->a, &g->b, at);
     for (int i = 0; i < g->more; i++)
-        j->pair[i + 1] = pair_of(dev, &g->part[i].a, &g->part[i].b, at);
-    j->tasks = blocks_cut(g->y.rows / g->a.row_grains, g->y.cols / g->y.col_grains, g->a.row_grains,
-                          g->y.col_grains, j->direct ? 0 : BLOCK_ELEMENTS);
+        j->pair[i + 1] = pair_of(&d->base, &g->part[i].a, &g->part[i].b, at);
+    n = joined(&d->calls, j, tasks);
+    j->tasks = blocks_cut(g->y.rows / g->a.row_grains, g->y.cols / g->y.col_grains * n,
+                          g->a.row_grains, g->y.col_grains / n, j->direct ? 0 : BLOCK_ELEMENTS);
+    j->fuses = j->grains > 1 && g->more == 0 && !g->k_scale &&
+               ref_fuses_blocks(&d->calls, kind_of(g), &j->tasks, j->pair[0].k);
 }
 
 /* out = beta out + the partial product of one grain of K. */
 static void product(const struct job *j, const struct block *r, int32_t grain, real beta, real *out,
                     int64_t ld)
 {
-    int nt = j->g->kind == GEMM_NT;
+    struct call_shape s = {kind_of(j->g), r->rows, r->cols, 0};
 
     for (int i = 0; i <= j->g->more; i++) {
         const struct pair *p = &j->pair[i];
         const real *a = p->a.p + r->row * p->a.ld + grain * p->k;
-        const real *b = nt ? p->b.p + r->col * p->b.ld + grain * p->k
-                           : p->b.p + grain * p->k * p->b.ld + r->col;
+        const real *b = s.kind == CALL_NT ? p->b.p + r->col * p->b.ld + grain * p->k
+                                          : p->b.p + grain * p->k * p->b.ld + r->col;
 
-        cblas_rgemm(CblasRowMajor, CblasNoTrans, nt ? CblasTrans : CblasNoTrans, (int)r->rows,
-                    (int)r->cols, (int)p->k, 1, a, (int)p->a.ld, b, (int)p->b.ld, i == 0 ? beta : 1,
-                    out, (int)ld);
+        s.k = p->k;
+        ref_call(&s, a, p->a.ld, b, p->b.ld, i == 0 ? beta : 1, out, ld);
     }
 }
 
@@ -100,6 +127,10 @@ static void sum_grains(const struct job *j, const struct block *r, int32_t lo, i
 
     if (hi - lo > 1) {
         sum_grains(j, r, lo, mid, buf);
+        if (hi - mid == 1 && j->fuses) {
+            product(j, r, mid, 1, buf, r->cols);
+            return;
+        }
         sum_grains(j, r, mid, hi, buf + size);
         row_add(buf, buf, buf + size, size);
         return;
@@ -178,7 +209,7 @@ static size_t operands_size(const struct gemm *g)
 enum status ref_gemm(struct device *dev, const struct gemm *g, int n)
 {
     size_t head = ((size_t)n * sizeof(struct job) + 63) / 64 * 64, shared = head, thread = 0;
-    int64_t tasks = 0;
+    int64_t tasks = 0, wanted = blocks_ceil(2 * dev->threads, n);
     struct job *jobs;
     char *at;
 
@@ -188,7 +219,7 @@ enum status ref_gemm(struct device *dev, const struct gemm *g, int n)
     jobs = ref_shared(dev);
     at = (char *)jobs + head;
     for (int i = 0; i < n; i++) {
-        prepare(&jobs[i], dev, &g[i], &at);
+        prepare(&jobs[i], (struct ref_device *)dev, &g[i], wanted, &at);
         tasks += jobs[i].tasks.count;
         thread = scratch_of_thread(&jobs[i]) > thread ? scratch_of_thread(&jobs[i]) : thread;
     }

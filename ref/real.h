@@ -26,7 +26,11 @@
 #define ref_thread       ref64_thread
 #define ref_operand_size ref64_operand_size
 #define ref_operand      ref64_operand
+#define ref_call         ref64_call
+#define ref_fuses        ref64_fuses
+#define ref_fuses_blocks ref64_fuses_blocks
 #define ref_join         ref64_join
+#define ref_joins        ref64_joins
 #define ref_tree_planes  ref64_tree_planes
 
 #define attention_load  ref64_attention_load

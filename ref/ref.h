@@ -9,10 +9,12 @@
 #define REF_REF_H
 
 #include "common/backend/backend.h"
+#include "ref/calls.h"
 #include "ref/real.h"
 
 struct ref_device {
     struct device base;
+    struct ref_calls calls;
     int64_t grown; /* how often scratch had to grow since the device was opened */
     char *shared, *thread;
     size_t shared_size, thread_size; /* bytes; of `thread` each thread has so many */

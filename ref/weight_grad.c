@@ -1,45 +1,56 @@
-/* dw += dy' x, a tree over samples. Blocks of dw are small enough that the partial sums of a few
- * levels of the tree stay in cache; their shape depends on that of a grain of dw alone. */
+/* dw += dy' x, a tree over samples. The bits are those of blocks whose shape depends on that of a
+ * grain of dw alone, one call of OpenBLAS for each block and sample; calls.h tells where larger ones
+ * have the same bits, and where the call may add its product itself. */
 #include "ref/blocks.h"
+#include "ref/calls.h"
 #include "ref/ref.h"
 #include "ref/rows.h"
-
-#include <cblas.h>
-
-/* Of a block that is one product over all rows, without a tree: at 512 x 512 OpenBLAS reaches its
- * full rate, at half of it three quarters. */
-enum { WHOLE_ELEMENTS = 262144 };
 
 struct job {
     struct tensor dw;
     struct ref_operand dy, x;
     const struct sample_plan *plan;
     int64_t rows;        /* of one sample, or of all with exact = 0 */
+    int fuses;           /* a sample's product may be added by its own call */
     struct blocks tasks; /* of dw */
 };
 
-static void prepare(struct job *j, struct device *dev, const struct weight_grad *w,
-                    const struct sample_plan *plan, char **at)
+/* Blocks of dw, grains that join in one; `tasks` of them are wanted at least. */
+static struct blocks cut(struct ref_calls *calls, const struct tensor *dw, int64_t k, int64_t tasks)
+{
+    struct call_shape s = {CALL_TN, dw->rows / dw->row_grains, dw->cols / dw->col_grains, k};
+    int64_t size = s.rows * s.cols, count = (int64_t)dw->row_grains * dw->col_grains;
+    int32_t across = calls_divisor(dw->col_grains, size, LONE_ELEMENTS, count, tasks);
+    int32_t down =
+        calls_divisor(dw->row_grains, size * across, LONE_ELEMENTS, count / across, tasks);
+
+    if (!ref_joins(calls, &s, down, across))
+        down = across = 1;
+    return blocks_cut(s.rows * down, s.cols * across, dw->row_grains / down,
+                      dw->col_grains / across, LONE_ELEMENTS);
+}
+
+static void prepare(struct job *j, struct ref_device *d, const struct weight_grad *w,
+                    const struct sample_plan *plan, int64_t tasks, char **at)
 {
     j->dw = w->dw;
-    j->dy = ref_operand(dev, &w->dy, at);
-    j->x = ref_operand(dev, &w->x, at);
+    j->dy = ref_operand(&d->base, &w->dy, at);
+    j->x = ref_operand(&d->base, &w->x, at);
     j->plan = plan;
     j->rows = plan->exact ? w->dy.rows / plan->samples : w->dy.rows;
-    j->tasks =
-        blocks_cut(w->dw.rows / w->dw.row_grains, w->dw.cols / w->dw.col_grains, w->dw.row_grains,
-                   w->dw.col_grains, plan->exact ? BLOCK_ELEMENTS : WHOLE_ELEMENTS);
+    j->tasks = cut(&d->calls, &w->dw, j->rows, tasks);
+    j->fuses = plan->exact && ref_fuses_blocks(&d->calls, CALL_TN, &j->tasks, j->rows);
 }
 
 /* out = beta out + the product of one sample. */
 static void leaf(const struct job *j, const struct block *r, int64_t sample, real beta, real *out,
                  int64_t ld)
 {
+    struct call_shape s = {CALL_TN, r->rows, r->cols, j->rows};
     int64_t row = sample * j->rows;
 
-    cblas_rgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)r->rows, (int)r->cols, (int)j->rows,
-                1, j->dy.p + row * j->dy.ld + r->row, (int)j->dy.ld,
-                j->x.p + row * j->x.ld + r->col, (int)j->x.ld, beta, out, (int)ld);
+    ref_call(&s, j->dy.p + row * j->dy.ld + r->row, j->dy.ld, j->x.p + row * j->x.ld + r->col,
+             j->x.ld, beta, out, ld);
 }
 
 /* buf[rows, cols] = sum of samples [lo, hi); what follows buf is used for right branches. */
@@ -53,6 +64,10 @@ static void sum_samples(const struct job *j, const struct block *r, int64_t lo, 
         return;
     }
     sum_samples(j, r, lo, mid, buf);
+    if (hi - mid == 1 && j->fuses) {
+        leaf(j, r, mid, 1, buf, r->cols);
+        return;
+    }
     sum_samples(j, r, mid, hi, buf + size);
     row_add(buf, buf, buf + size, size);
 }
@@ -109,7 +124,7 @@ enum status ref_weight_grad(struct device *dev, const struct weight_grad *w, int
                             const struct sample_plan *plan)
 {
     size_t head = ((size_t)n * sizeof(struct job) + 63) / 64 * 64, shared = head, thread = 0;
-    int64_t tasks = 0;
+    int64_t tasks = 0, wanted = blocks_ceil(2 * dev->threads, n);
     struct job *jobs;
     char *at;
 
@@ -119,7 +134,7 @@ enum status ref_weight_grad(struct device *dev, const struct weight_grad *w, int
     jobs = ref_shared(dev);
     at = (char *)jobs + head;
     for (int i = 0; i < n; i++) {
-        prepare(&jobs[i], dev, &w[i], plan, &at);
+        prepare(&jobs[i], (struct ref_device *)dev, &w[i], plan, wanted, &at);
         tasks += jobs[i].tasks.count;
         thread = scratch_of_thread(&jobs[i]) > thread ? scratch_of_thread(&jobs[i]) : thread;
     }
