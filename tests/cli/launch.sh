@@ -96,9 +96,17 @@ same "no mpirun: status" "$status" 8
 # What ranks get
 launched "two ranks of narrows itself" 0 "" -n 2 -- --version
 same "both say their version" "$(grep -c '^narrows ' "$dir/out")" 2
-launched "environment" 0 "" -n 3 --threads 5 --program sh -- -c \
+unset OMP_WAIT_POLICY
+launched "environment" 0 "" -n 3 --threads 4096 --program sh -- -c \
     'echo "$OMPI_COMM_WORLD_SIZE $OMP_NUM_THREADS $OPENBLAS_NUM_THREADS $OMP_WAIT_POLICY $1"' x 'a b'
-same "size, threads, arguments" "$(sort -u "$dir/out")" "3 5 1 passive a b"
+same "size, threads, arguments" "$(sort -u "$dir/out")" "3 4096 1 passive a b"
+launched "threads with a core each" 0 "" -n 1 --threads 1 --program sh -- -c 'echo "[$OMP_WAIT_POLICY]"'
+same "they may spin" "$(cat "$dir/out")" "[]"
+OMP_WAIT_POLICY=active launched "the user's way to wait" 0 "" -n 3 --threads 4096 --program sh -- \
+    -c 'echo "$OMP_WAIT_POLICY"'
+same "is passed on" "$(sort -u "$dir/out")" active
+OMP_WAIT_POLICY=passive
+export OMP_WAIT_POLICY
 # P01: ranks that each take all cores. Unasked, their threads are no more than the cores, or one.
 for ranks in 1 2 3 20; do
     launched "P01 threads of $ranks ranks" 0 "" -n $ranks --program sh -- -c 'echo "$OMP_NUM_THREADS"'
