@@ -11,6 +11,8 @@ static const struct device_ops gpu_device_ops = {
     .zero = gpu_zero,
     .sync = gpu_sync,
     .info = gpu_info,
+    .stamp = gpu_stamp,
+    .stamps = gpu_stamps,
 };
 
 static const struct math_ops gpu_math_ops = {
@@ -60,6 +62,7 @@ static const struct comm_ops gpu_comm_ops = {
     .recv_begin = gpu_recv_begin,
     .start = gpu_comm_start,
     .wait = gpu_comm_wait,
+    .stamp = gpu_comm_stamp,
 };
 
 const struct backend gpu_backend = {

@@ -4,35 +4,12 @@
 
 #include "common/backend/comm.h"
 #include "common/base/log.h"
+#include "gpu/comm_state.h"
 #include "gpu/gpu.h"
+#include "gpu/stamp.h"
 
-#include <nccl.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-enum { P2P_MAX = 16 };
-
-/* A send or receive that starts at the next wait. */
-struct p2p {
-    void *data;
-    size_t count;
-    ncclDataType_t type;
-    int peer, send;
-};
-
-struct gpu_comm {
-    struct comm base;
-    struct gpu_device *dev;
-    struct host *group;
-    struct gpu_comm *next; /* of the device */
-    ncclComm_t nccl;       /* NULL: one rank, or aborted */
-    cudaStream_t stream;
-    cudaEvent_t ready, done;
-    int begun, dead;
-    char what[80]; /* the last that was begun, for messages */
-    int queued;
-    struct p2p queue[P2P_MAX];
-};
 
 static struct gpu_comm *comm_of(struct comm *c)
 {
@@ -88,6 +65,16 @@ enum status gpu_comm_poll(struct gpu_device *dev, struct host_poll *poll, const 
     if (st != ST_OK)
         abort_all(dev);
     return st;
+}
+
+enum status gpu_comm_quiet(struct gpu_device *dev)
+{
+    struct host_poll poll = host_poll_start();
+
+    for (struct gpu_comm *c = dev->comms; c; c = c->next)
+        while (c->nccl && cudaEventQuery(c->done) == cudaErrorNotReady)
+            TRY(gpu_comm_poll(dev, &poll, c->what));
+    return ST_OK;
 }
 
 /* Waits on the host until NCCL has done its part of the call r: the kernels are then enqueued. */
@@ -332,8 +319,22 @@ static enum status start_queue(struct gpu_comm *c)
                     : ncclRecv(q->data, q->count, q->type, q->peer, c->nccl, c->stream);
     }
     end = ncclGroupEnd();
+    TRY(launched(c, r == ncclSuccess || r == ncclInProgress ? end : r));
+    for (int i = 0; i < c->queued; i++)
+        if (c->queue[i].moment >= 0)
+            TRY(gpu_stamp_on(c->dev, c->queue[i].moment, c->stream));
     c->queued = 0;
-    return launched(c, r == ncclSuccess || r == ncclInProgress ? end : r);
+    return ST_OK;
+}
+
+enum status gpu_comm_stamp(struct comm *c, int64_t n)
+{
+    struct gpu_comm *gc = comm_of(c);
+
+    if (gc->queued == 0)
+        return gpu_stamp_on(gc->dev, n, gc->stream);
+    gc->queue[gc->queued - 1].moment = n;
+    return ST_OK;
 }
 
 static enum status enqueue(struct gpu_comm *c, const struct tensor *t, int peer, int send)
@@ -347,6 +348,7 @@ static enum status enqueue(struct gpu_comm *c, const struct tensor *t, int peer,
     q->count = (size_t)tensor_count(t);
     q->peer = peer;
     q->send = send;
+    q->moment = -1;
     q->type = type_of(t);
     return ST_OK;
 }

@@ -14,6 +14,12 @@ extern "C" {
  * that their kernels end and nothing later can hang. Errors: ST_ECOMM, ST_EPEER. */
 enum status gpu_comm_poll(struct gpu_device *dev, struct host_poll *poll, const char *what);
 
+/* Waits until no collective of dev is under way, with the same care. Before every call of CUDA that
+ * waits for the whole device, such as cudaFree: it would wait for a collective whose peer is gone,
+ * and for ever. Errors: ST_ECOMM, ST_EPEER; all communicators are then aborted, and nothing is
+ * under way any more. */
+enum status gpu_comm_quiet(struct gpu_device *dev);
+
 #ifdef __cplusplus
 }
 #endif

@@ -8,6 +8,7 @@
 #include "gpu/items.h"
 #include "gpu/matmul.h"
 #include "gpu/probe.h"
+#include "gpu/stamp.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,6 +127,7 @@ void gpu_close(struct device *dev)
     gpu_items_close(gpu->items);
     gpu_matmul_close(gpu->matmul);
     staging_close(&gpu->staging);
+    gpu_stamps_close(&gpu->stamps);
     cudaFree(gpu->scratch);
     if (gpu->mark)
         cudaEventDestroy(gpu->mark);
@@ -155,7 +157,8 @@ enum status gpu_alloc(struct device *dev, void **p, size_t bytes)
 
 void gpu_release(struct device *dev, void *p)
 {
-    (void)dev;
+    if (gpu_comm_quiet(gpu_of(dev)) != ST_OK)
+        log_warn("a collective was ended to free memory: %s", status_message());
     cudaFree(p);
 }
 
@@ -236,6 +239,7 @@ enum status gpu_scratch(struct gpu_device *dev, void **p, size_t bytes)
                         "the step once before recording it",
                         bytes, dev->scratch_bytes);
         TRY(gpu_wait(dev));
+        TRY(gpu_comm_quiet(dev));
         CUDA_TRY(cudaMalloc(&larger, bytes));
         log_debug("GPU scratch grows from %zu to %zu bytes", dev->scratch_bytes, bytes);
         cudaFree(dev->scratch);

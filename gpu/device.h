@@ -25,6 +25,12 @@ struct gpu_staging {
     int next;
 };
 
+/* Events of a profile's moments. */
+struct gpu_stamps {
+    cudaEvent_t *event;
+    int64_t made, room;
+};
+
 struct gpu_device {
     struct device base;
     int ordinal, sms;
@@ -37,7 +43,8 @@ struct gpu_device {
     struct gpu_matmul *matmul; /* cuBLASLt and its tuned plans */
     struct gpu_items *items;   /* descriptors of kernels over many tensors */
     struct gpu_cudnn *cudnn;   /* NULL: the own attention kernels do everything */
-    struct gpu_comm *comms;    /* live communicators, so that waits can watch them */
+    struct gpu_stamps stamps;
+    struct gpu_comm *comms; /* live communicators, so that waits can watch them */
 };
 
 /* dev as this backend's struct. */

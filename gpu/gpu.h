@@ -25,6 +25,8 @@ enum status gpu_copy(struct device *dev, void *dst, const void *src, size_t byte
 enum status gpu_zero(struct device *dev, void *dst, size_t bytes);
 enum status gpu_sync(struct device *dev);
 enum status gpu_info(struct device *dev, struct device_info *info);
+enum status gpu_stamp(struct device *dev, int64_t n, const char *name);
+enum status gpu_stamps(struct device *dev, double *seconds, int64_t n);
 
 /* gemm.c. k_scale: one column only (the whole shard is one grain); not together with accumulate. */
 enum status gpu_gemm(struct device *dev, const struct gemm *g, int n);
@@ -116,6 +118,7 @@ enum status gpu_send_begin(struct comm *c, const struct tensor *t, int to);
 enum status gpu_recv_begin(struct comm *c, struct tensor *t, int from);
 enum status gpu_comm_start(struct comm *c);
 enum status gpu_comm_wait(struct comm *c);
+enum status gpu_comm_stamp(struct comm *c, int64_t n);
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,6 @@
 #include "gpu/items.h"
 
+#include "gpu/comm.h"
 #include "gpu/gpu.h"
 
 #include <stdlib.h>
@@ -61,6 +62,7 @@ static enum status send(struct gpu_device *dev, struct set *s, size_t bytes)
         return fail(ST_EDEVICE, "a new list of tensors while a CUDA graph is recorded: run the "
                                 "step once before recording it");
     TRY(gpu_wait(dev)); /* a kernel may still read the set that goes */
+    TRY(gpu_comm_quiet(dev));
     drop(s);
     s->host = malloc(bytes);
     if (!s->host)

@@ -1,6 +1,7 @@
 #include "gpu/matmul.h"
 
 #include "common/base/log.h"
+#include "gpu/comm.h"
 #include "gpu/probe.h"
 
 #include <cublasLt.h>
@@ -338,8 +339,11 @@ static enum status choose(struct gpu_device *dev, struct plan *plan, const struc
         return ST_OK;
     }
     st = tune(dev, plan, p, algo, n, y);
-    if (y != p->y)
+    if (y != p->y) {
+        if (st == ST_OK)
+            st = gpu_comm_quiet(dev);
         cudaFree(y);
+    }
     return st;
 }
 

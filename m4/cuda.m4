@@ -30,7 +30,8 @@ AS_IF([test -z "$narrows_cuda"], [NARROWS_CUDA_LINK])
 AS_CASE([$narrows_cuda],
         [yes*], [have_cuda=yes
                  AC_SUBST([CUDA_DEFS], ["-DHAVE_CUDA=1"])
-                 NARROWS_CUDNN],
+                 NARROWS_CUDNN
+                 NARROWS_NVTX],
         [have_cuda=no
          narrows_why=`echo "$narrows_cuda" | sed 's/^no: //'`
          AS_CASE([$with_cuda], [no|guess], [],
@@ -114,6 +115,16 @@ AS_CASE([$narrows_cuda:$narrows_cudart_found:$narrows_cublas_found],
           narrows_cuda="no: cublasLt or NCCL not found with $NVCC (libcublas-dev, libnccl-dev)"],
         [AC_MSG_RESULT([no cudart])
          narrows_cuda="no: cudart not found with $NVCC (package cuda-cudart-dev)"])])
+
+# Ranges for Nsight Systems: headers alone, a part of most toolkits.
+AC_DEFUN([NARROWS_NVTX],
+[AC_MSG_CHECKING([for NVTX])
+narrows_nvtx=no
+NARROWS_TRY_LINK([nvtx3/nvToolsExt.h], [nvtxRangePop()], [$CUDA_CPPFLAGS], [$CUDA_LIBS -ldl],
+                 [narrows_nvtx=yes
+                  CUDA_DEFS="$CUDA_DEFS -DHAVE_NVTX=1"
+                  CUDA_LIBS="$CUDA_LIBS -ldl"])
+AC_MSG_RESULT([$narrows_nvtx])])
 
 AC_DEFUN([NARROWS_CUDNN],
 [narrows_cudnn="without cuDNN (--without-cudnn)"

@@ -9,6 +9,7 @@
  */
 #include "ref/comm.h"
 
+#include "common/backend/device.h"
 #include "ref/comm_state.h"
 
 #include <math.h>
@@ -307,6 +308,26 @@ static enum status run_all(struct ref_comm *c)
     return end_pairs(c, c->queued);
 }
 
+static enum status stamp_done(struct ref_comm *c)
+{
+    for (int i = 0; i < c->moments; i++)
+        TRY(device_stamp(c->base.dev, c->moment[i], ""));
+    c->moments = 0;
+    return ST_OK;
+}
+
+/* What is queued is done in the next wait. */
+static enum status stamp(struct comm *base, int64_t n)
+{
+    struct ref_comm *c = mine(base);
+
+    if (c->queued == 0)
+        return device_stamp(base->dev, n, "");
+    FAIL_IF(c->moments == QUEUE_MAX, ST_EINTERNAL);
+    c->moment[c->moments++] = n;
+    return ST_OK;
+}
+
 static enum status wait(struct comm *base)
 {
     struct ref_comm *c = mine(base);
@@ -326,6 +347,7 @@ static enum status wait(struct comm *base)
         free(c->queue[i].own);
     c->queued = c->posted = c->ended = 0;
     c->used = 0;
+    TRY(stamp_done(c));
     /* What did not fit fits next time. */
     if (c->wanted > c->stage.size)
         TRY(ref_comm_widen(&c->stage, c->wanted));
@@ -355,4 +377,5 @@ const struct comm_ops ref_comm_ops = {
     .recv_begin = receive_begin,
     .start = start,
     .wait = wait,
+    .stamp = stamp,
 };

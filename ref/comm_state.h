@@ -34,6 +34,8 @@ struct ref_comm {
     struct host_set pairs, round; /* of sends and receives; of one round of a collective */
     size_t *block;                /* [size + 1]: where in a payload each rank's part begins */
     int64_t grown;
+    int64_t moment[QUEUE_MAX]; /* of a profile: when what is queued has been done */
+    int moments;
     int dead; /* a wait was cut short */
 };
 

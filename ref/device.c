@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 #ifdef _OPENMP
 #include <omp.h>
@@ -107,6 +108,7 @@ static void device_close_ref(struct device *dev)
         return;
     free(d->shared);
     free(d->thread);
+    free(d->moment);
     free(d);
 }
 
@@ -186,6 +188,36 @@ static enum status device_info_ref(struct device *dev, struct device_info *info)
     return ST_OK;
 }
 
+static enum status device_stamp_ref(struct device *dev, int64_t n, const char *name)
+{
+    struct ref_device *d = (struct ref_device *)dev;
+    struct timespec now;
+
+    (void)name;
+    if (n >= d->moments) {
+        int64_t room = 2 * n + 1024;
+        double *more = realloc(d->moment, (size_t)room * sizeof *more);
+
+        if (!more)
+            return fail(ST_ENOMEM, "no memory for %lld moments of a profile", (long long)room);
+        d->moment = more;
+        d->moments = room;
+    }
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    d->moment[n] = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    return ST_OK;
+}
+
+static enum status device_stamps_ref(struct device *dev, double *seconds, int64_t n)
+{
+    const struct ref_device *d = (const struct ref_device *)dev;
+
+    FAIL_IF(n > d->moments, ST_EINTERNAL);
+    for (int64_t i = 0; i < n; i++)
+        seconds[i] = d->moment[i] - d->moment[0];
+    return ST_OK;
+}
+
 const struct device_ops ref_device_ops = {
     .open = device_open_ref,
     .close = device_close_ref,
@@ -197,4 +229,6 @@ const struct device_ops ref_device_ops = {
     .zero = device_zero_ref,
     .sync = device_sync_ref,
     .info = device_info_ref,
+    .stamp = device_stamp_ref,
+    .stamps = device_stamps_ref,
 };

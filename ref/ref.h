@@ -18,6 +18,8 @@ struct ref_device {
     int64_t grown; /* how often scratch had to grow since the device was opened */
     char *shared, *thread;
     size_t shared_size, thread_size; /* bytes; of `thread` each thread has so many */
+    double *moment;                  /* of a profile: seconds on a clock               */
+    int64_t moments;                 /* that there is room for                         */
 };
 
 /* Host memory for *p, aligned to a page of 2 MiB where it is as large, poisoned with NaN (which

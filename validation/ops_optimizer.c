@@ -2,14 +2,15 @@
 
 #include <math.h>
 
-/* Three tensors of odd sizes, one of them cut into column grains of different sums. */
+/* Three tensors of odd sizes, one of them cut into column grains of different sums; variant 2: of
+ * two types in one list. */
 static enum status sumsq_clip(struct ops_case *c, struct ops_size s, int variant)
 {
     int64_t rows = s.samples * s.seq;
     struct buffer *t[3], *table, *out;
     double limit = variant == 0 ? 0.0 : variant == 1 ? 1e-3 : 1e9;
 
-    TRY(ops_random(c, &t[0], VALUE_WIDE, rows, s.cols, 0, 1.0));
+    TRY(ops_random(c, &t[0], variant == 2 ? VALUE_ACT : VALUE_WIDE, rows, s.cols, 0, 1.0));
     TRY(ops_random(c, &t[1], VALUE_WIDE, 1, s.cols, 0, 2.0));
     TRY(ops_random(c, &t[2], VALUE_WIDE, 2 * rows, 4 * s.cols, 0, 0.5));
     TRY(ops_poisoned(c, &table, VALUE_F64, 8, 1, 0));

@@ -21,17 +21,20 @@ extern "C" {
 struct backend;
 struct host;
 struct ledger;
+struct trace;
 
 /* A device as common/ sees it; a backend's own struct begins with this. */
 struct device {
     const struct backend *be;
     int threads;     /* of the host that the ref backend may use; 1 elsewhere */
     enum dtype wide; /* DT_F32, or DT_F64 under precision fp64: statistics, gradients, masters */
+    struct trace *trace; /* NULL unless a profile is taken (trace.h) */
 };
 
 /* A group of ranks as common/ sees it; a backend's own struct begins with this. */
 struct comm {
     const struct backend *be;
+    struct device *dev;    /* that it moves memory of; set by comm_create */
     struct ledger *ledger; /* where wrappers count; may be NULL */
     int rank, size;
 };
@@ -58,6 +61,12 @@ struct device_ops {
     enum status (*zero)(struct device *dev, void *dst, size_t bytes);
     enum status (*sync)(struct device *dev);
     enum status (*info)(struct device *dev, struct device_info *info);
+    /* Moment n = 0, 1, ... of what the device was given: when all of that is done. name: opens a
+     * range called so, for a profiler from outside; NULL closes the innermost one, "" does neither.
+     * Moments are counted anew from 0. */
+    enum status (*stamp)(struct device *dev, int64_t n, const char *name);
+    /* Seconds from moment 0 to each of moments 0 .. n - 1. Waits for the device. */
+    enum status (*stamps)(struct device *dev, double *seconds, int64_t n);
 };
 
 struct math_ops {
@@ -144,6 +153,8 @@ struct comm_ops {
     enum status (*recv_begin)(struct comm *c, struct tensor *t, int from);
     enum status (*start)(struct comm *c);
     enum status (*wait)(struct comm *c);
+    /* Moment n of the device: when all that was begun on c is done. */
+    enum status (*stamp)(struct comm *c, int64_t n);
 };
 
 struct backend {

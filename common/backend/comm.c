@@ -1,5 +1,7 @@
 #include "common/backend/comm.h"
 
+#include "common/backend/trace.h"
+
 #include <time.h>
 
 static double seconds(void)
@@ -14,6 +16,7 @@ enum status comm_create(struct comm **c, struct device *dev, struct host *group,
                         struct ledger *ledger)
 {
     TRY(dev->be->comm->create(c, dev, group));
+    (*c)->dev = dev;
     (*c)->ledger = ledger;
     return ST_OK;
 }
@@ -69,16 +72,25 @@ static int64_t bytes_of(const struct tensor *t)
     return tensor_count(t) * (int64_t)dtype_size(t->dtype);
 }
 
-static enum status started(struct comm *c)
+static enum status started(struct comm *c, const char *name)
 {
-    return c->size > 1 ? ledger_begin(c->ledger, c, seconds()) : ST_OK;
+    if (c->size == 1)
+        return ST_OK;
+    trace_message(c, name);
+    return ledger_begin(c->ledger, c, seconds());
+}
+
+static void counted(struct comm *c, int64_t elements, int64_t wire_bytes)
+{
+    ledger_add(c->ledger, elements, wire_bytes);
+    trace_message_begun(c, elements, wire_bytes);
 }
 
 /* sent: how often a rank sends its (p-1)/p of the bytes. */
 static void count(struct comm *c, int64_t elements, int64_t bytes, int sent)
 {
     if (c->size > 1)
-        ledger_add(c->ledger, elements, bytes * sent * (c->size - 1) / c->size);
+        counted(c, elements, bytes * sent * (c->size - 1) / c->size);
 }
 
 /* The collectives -------------------------------------------------------------------------- */
@@ -95,7 +107,7 @@ enum status comm_all_reduce_begin(struct comm *c, struct tensor *t, int n)
         elements += tensor_count(&t[i]);
         bytes += bytes_of(&t[i]);
     }
-    TRY(started(c));
+    TRY(started(c, "all-reduce"));
     TRY(c->be->comm->all_reduce_begin(c, t, n));
     count(c, elements, bytes, 2);
     return ST_OK;
@@ -104,7 +116,7 @@ enum status comm_all_reduce_begin(struct comm *c, struct tensor *t, int n)
 enum status comm_all_gather_begin(struct comm *c, struct tensor *out, const struct tensor *in)
 {
     TRY(check_parts(c, out, in, "all-gather"));
-    TRY(started(c));
+    TRY(started(c, "all-gather"));
     TRY(c->be->comm->all_gather_begin(c, out, in));
     count(c, tensor_count(out), bytes_of(out), 1);
     return ST_OK;
@@ -113,7 +125,7 @@ enum status comm_all_gather_begin(struct comm *c, struct tensor *out, const stru
 enum status comm_reduce_scatter_begin(struct comm *c, struct tensor *out, const struct tensor *in)
 {
     TRY(check_parts(c, in, out, "reduce-scatter"));
-    TRY(started(c));
+    TRY(started(c, "reduce-scatter"));
     TRY(c->be->comm->reduce_scatter_begin(c, out, in));
     count(c, tensor_count(in), bytes_of(in), 1);
     return ST_OK;
@@ -123,7 +135,7 @@ enum status comm_broadcast_begin(struct comm *c, struct tensor *t, int root)
 {
     TRY(check_packed(t, "broadcast"));
     TRY(check_rank(c, root, "broadcast"));
-    TRY(started(c));
+    TRY(started(c, "broadcast"));
     TRY(c->be->comm->broadcast_begin(c, t, root));
     count(c, tensor_count(t), bytes_of(t), 1);
     return ST_OK;
@@ -134,9 +146,9 @@ enum status comm_send_begin(struct comm *c, const struct tensor *t, int to)
     TRY(check_packed(t, "send"));
     TRY(check_rank(c, to, "send"));
     FAIL_IF(to == c->rank, ST_EINTERNAL);
-    TRY(started(c));
+    TRY(started(c, "send"));
     TRY(c->be->comm->send_begin(c, t, to));
-    ledger_add(c->ledger, tensor_count(t), bytes_of(t));
+    counted(c, tensor_count(t), bytes_of(t));
     return ST_OK;
 }
 
@@ -145,8 +157,10 @@ enum status comm_recv_begin(struct comm *c, struct tensor *t, int from)
     TRY(check_packed(t, "receive"));
     TRY(check_rank(c, from, "receive"));
     FAIL_IF(from == c->rank, ST_EINTERNAL);
-    TRY(started(c));
-    return c->be->comm->recv_begin(c, t, from);
+    TRY(started(c, "receive"));
+    TRY(c->be->comm->recv_begin(c, t, from));
+    trace_message_begun(c, 0, 0); /* counted by who sends */
+    return ST_OK;
 }
 
 enum status comm_start(struct comm *c)
@@ -157,7 +171,13 @@ enum status comm_start(struct comm *c)
 enum status comm_wait(struct comm *c)
 {
     double waited = c->ledger ? seconds() : 0;
-    enum status st = c->be->comm->wait(c);
+    enum status st;
+
+    if (c->size > 1)
+        trace_open(c->dev, (struct trace_span){.name = "wait", .kind = "wait"});
+    st = c->be->comm->wait(c);
+    if (c->size > 1)
+        trace_close(c->dev);
 
     if (c->ledger)
         ledger_end(c->ledger, c, waited, seconds());

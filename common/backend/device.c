@@ -65,3 +65,15 @@ enum status device_info(struct device *dev, struct device_info *info)
     TRY(dev->be->device->info(dev, info));
     return ST_OK;
 }
+
+enum status device_stamp(struct device *dev, int64_t n, const char *name)
+{
+    TRY(dev->be->device->stamp(dev, n, name));
+    return ST_OK;
+}
+
+enum status device_stamps(struct device *dev, double *seconds, int64_t n)
+{
+    TRY(dev->be->device->stamps(dev, seconds, n));
+    return ST_OK;
+}

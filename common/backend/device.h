@@ -27,6 +27,10 @@ enum status device_zero(struct device *dev, void *dst, size_t bytes);
 /* Waits until everything given to the device is done. */
 enum status device_sync(struct device *dev);
 
+/* Moments of the device's work, as struct device_ops has them; trace.h is who asks for them. */
+enum status device_stamp(struct device *dev, int64_t n, const char *name);
+enum status device_stamps(struct device *dev, double *seconds, int64_t n);
+
 /* Name and memory. */
 enum status device_info(struct device *dev, struct device_info *info);
 

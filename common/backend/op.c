@@ -1,12 +1,21 @@
 #include "common/backend/op.h"
 
 #include "common/backend/op_check.h"
+#include "common/backend/trace.h"
+
+/* Calls the backend's slot; a profile sees it under this name. */
+#define RUN(slot, device, ...)                                                \
+    do {                                                                      \
+        trace_open(device, (struct trace_span){.name = #slot, .kind = "op"}); \
+        TRY(device->be->math->slot(device, __VA_ARGS__));                     \
+        trace_close(device);                                                  \
+    } while (0)
 
 enum status op_gemm(struct device *dev, const struct gemm *g, int n)
 {
     for (int i = 0; i < n; i++)
         TRY(op_check_gemm(dev, &g[i]));
-    TRY(dev->be->math->gemm(dev, g, n));
+    RUN(gemm, dev, g, n);
     return ST_OK;
 }
 
@@ -19,7 +28,7 @@ enum status op_weight_grad(struct device *dev, const struct weight_grad *w, int 
         CHECK_TENSOR(&w[i].x, OP_FLOAT, w[i].dy.rows, w[i].dw.cols);
         TRY(op_check_plan(plan, w[i].x.rows, __func__));
     }
-    TRY(dev->be->math->weight_grad(dev, w, n, plan));
+    RUN(weight_grad, dev, w, n, plan);
     return ST_OK;
 }
 
@@ -30,7 +39,7 @@ enum status op_rms_norm(struct device *dev, struct tensor *h, struct tensor *s,
     CHECK_TENSOR(s, OP_WIDE, x->rows, 1);
     CHECK_TENSOR(x, OP_FLOAT, x->rows, x->cols);
     CHECK_TENSOR(gain, OP_FLOAT, 1, x->cols);
-    TRY(dev->be->math->rms_norm(dev, h, s, x, gain, norm));
+    RUN(rms_norm, dev, h, s, x, gain, norm);
     return ST_OK;
 }
 
@@ -52,7 +61,7 @@ enum status op_rms_norm_backward(struct device *dev, const struct rms_grad *g,
 {
     TRY(check_rms_grad(dev, g, plan));
     CHECK_TENSOR(s, OP_WIDE, g->x.rows, 1);
-    TRY(dev->be->math->rms_norm_backward(dev, g, s, norm, plan));
+    RUN(rms_norm_backward, dev, g, s, norm, plan);
     return ST_OK;
 }
 
@@ -65,7 +74,7 @@ enum status op_rms_partial(struct device *dev, struct tensor *h, struct tensor *
         CHECK_TENSOR(l, OP_WIDE, x->rows, x->col_grains);
     CHECK_TENSOR(x, OP_FLOAT, x->rows, x->cols);
     CHECK_TENSOR(gain, OP_FLOAT, 1, x->cols);
-    TRY(dev->be->math->rms_partial(dev, h, s, l, x, gain, norm));
+    RUN(rms_partial, dev, h, s, l, x, gain, norm);
     return ST_OK;
 }
 
@@ -73,7 +82,7 @@ enum status op_rms_stat(struct device *dev, struct tensor *s, const struct tenso
 {
     CHECK_TENSOR(s, OP_WIDE, x->rows, 1);
     CHECK_TENSOR(x, OP_FLOAT, x->rows, x->cols);
-    TRY(dev->be->math->rms_stat(dev, s, x));
+    RUN(rms_stat, dev, s, x);
     return ST_OK;
 }
 
@@ -84,7 +93,7 @@ enum status op_rms_apply(struct device *dev, struct tensor *h, const struct tens
     CHECK_TENSOR(x, OP_FLOAT, x->rows, x->cols);
     CHECK_TENSOR(gain, OP_FLOAT, 1, x->cols);
     CHECK_TENSOR(s, OP_WIDE, x->rows, 1);
-    TRY(dev->be->math->rms_apply(dev, h, x, gain, s, norm));
+    RUN(rms_apply, dev, h, x, gain, s, norm);
     return ST_OK;
 }
 
@@ -95,7 +104,7 @@ enum status op_rms_dot(struct device *dev, struct tensor *c, const struct tensor
     CHECK_TENSOR(t, OP_FLOAT, x->rows, x->cols);
     CHECK_TENSOR(x, OP_FLOAT, x->rows, x->cols);
     CHECK_TENSOR(gain, OP_FLOAT, 1, x->cols);
-    TRY(dev->be->math->rms_dot(dev, c, t, x, gain));
+    RUN(rms_dot, dev, c, t, x, gain);
     return ST_OK;
 }
 
@@ -105,7 +114,7 @@ enum status op_rms_coef(struct device *dev, struct tensor *coef, const struct te
     CHECK_TENSOR(coef, OP_WIDE, c->rows, 2);
     CHECK_TENSOR(c, OP_WIDE, c->rows, 1);
     CHECK_TENSOR(s, OP_WIDE, c->rows, 1);
-    TRY(dev->be->math->rms_coef(dev, coef, c, s, norm));
+    RUN(rms_coef, dev, coef, c, s, norm);
     return ST_OK;
 }
 
@@ -114,7 +123,7 @@ enum status op_rms_backward(struct device *dev, const struct rms_grad *g, const 
 {
     TRY(check_rms_grad(dev, g, plan));
     CHECK_TENSOR(coef, OP_WIDE, g->x.rows, 2);
-    TRY(dev->be->math->rms_backward(dev, g, coef, plan));
+    RUN(rms_backward, dev, g, coef, plan);
     return ST_OK;
 }
 
@@ -127,7 +136,7 @@ enum status op_latent_forward(struct device *dev, struct tensor *z, struct tenso
     CHECK_TENSOR(zsum, OP_FLOAT, zsum->rows, zsum->cols);
     if (s)
         CHECK_TENSOR(s, OP_WIDE, zsum->rows, 1);
-    TRY(dev->be->math->latent_forward(dev, z, a, zsum, s, lat));
+    RUN(latent_forward, dev, z, a, zsum, s, lat);
     return ST_OK;
 }
 
@@ -136,7 +145,7 @@ enum status op_latent_act(struct device *dev, struct tensor *a, const struct ten
 {
     CHECK_TENSOR(a, OP_FLOAT, z->rows, z->cols);
     CHECK_TENSOR(z, OP_FLOAT, z->rows, z->cols);
-    TRY(dev->be->math->latent_act(dev, a, z, lat));
+    RUN(latent_act, dev, a, z, lat);
     return ST_OK;
 }
 
@@ -152,7 +161,7 @@ enum status op_latent_backward(struct device *dev, struct tensor *u, struct tens
     CHECK_TENSOR(z, OP_FLOAT, z->rows, z->cols);
     if (s)
         CHECK_TENSOR(s, OP_WIDE, z->rows, 1);
-    TRY(dev->be->math->latent_backward(dev, u, coef, da, z, s, lat));
+    RUN(latent_backward, dev, u, coef, da, z, s, lat);
     return ST_OK;
 }
 
@@ -165,14 +174,14 @@ enum status op_rope(struct device *dev, struct tensor *x, const struct tensor *t
     FAIL_IF(rope.seq < 1 || rope.pos0 < 0 || rope.pos0 + rope.seq > table->rows, ST_ESHAPE);
     if (rope.starts.data)
         CHECK_TENSOR(&rope.starts, OP_I32, x->rows, 1);
-    TRY(dev->be->math->rope(dev, x, table, rope));
+    RUN(rope, dev, x, table, rope);
     return ST_OK;
 }
 
 enum status op_attention_forward(struct device *dev, struct attention *at)
 {
     TRY(op_check_attention(dev, at, NULL, __func__));
-    TRY(dev->be->math->attention_forward(dev, at));
+    RUN(attention_forward, dev, at);
     return ST_OK;
 }
 
@@ -180,7 +189,7 @@ enum status op_attention_backward(struct device *dev, const struct attention *at
                                   struct attention *dat)
 {
     TRY(op_check_attention(dev, at, dat, __func__));
-    TRY(dev->be->math->attention_backward(dev, at, dat));
+    RUN(attention_backward, dev, at, dat);
     return ST_OK;
 }
 
@@ -190,7 +199,7 @@ enum status op_swiglu_forward(struct device *dev, struct tensor *f, const struct
     CHECK_TENSOR(f, OP_FLOAT, g->rows, g->cols);
     CHECK_TENSOR(g, OP_FLOAT, g->rows, g->cols);
     CHECK_TENSOR(u, OP_FLOAT, g->rows, g->cols);
-    TRY(dev->be->math->swiglu_forward(dev, f, g, u, kind));
+    RUN(swiglu_forward, dev, f, g, u, kind);
     return ST_OK;
 }
 
@@ -202,7 +211,7 @@ enum status op_swiglu_backward(struct device *dev, const struct swiglu_grad *d,
     CHECK_TENSOR(&d->df, OP_FLOAT, d->df.rows, d->df.cols);
     CHECK_TENSOR(&d->g, OP_FLOAT, d->df.rows, d->df.cols);
     CHECK_TENSOR(&d->u, OP_FLOAT, d->df.rows, d->df.cols);
-    TRY(dev->be->math->swiglu_backward(dev, d, kind));
+    RUN(swiglu_backward, dev, d, kind);
     return ST_OK;
 }
 
@@ -212,7 +221,7 @@ enum status op_add(struct device *dev, struct tensor *y, const struct tensor *a,
     CHECK_TENSOR(y, OP_FLOAT, a->rows, a->cols);
     CHECK_TENSOR(a, OP_FLOAT, a->rows, a->cols);
     CHECK_TENSOR(b, OP_FLOAT, a->rows, a->cols);
-    TRY(dev->be->math->add(dev, y, a, b));
+    RUN(add, dev, y, a, b);
     return ST_OK;
 }
 
@@ -220,7 +229,7 @@ enum status op_bias_forward(struct device *dev, struct tensor *y, const struct t
 {
     CHECK_TENSOR(y, OP_FLOAT, y->rows, y->cols);
     CHECK_TENSOR(bias, OP_FLOAT, 1, y->cols);
-    TRY(dev->be->math->bias_forward(dev, y, bias));
+    RUN(bias_forward, dev, y, bias);
     return ST_OK;
 }
 
@@ -230,7 +239,7 @@ enum status op_bias_backward(struct device *dev, struct tensor *dbias, const str
     CHECK_TENSOR(dbias, OP_WIDE, 1, dy->cols);
     CHECK_TENSOR(dy, OP_FLOAT, dy->rows, dy->cols);
     TRY(op_check_plan(plan, dy->rows, __func__));
-    TRY(dev->be->math->bias_backward(dev, dbias, dy, plan));
+    RUN(bias_backward, dev, dbias, dy, plan);
     return ST_OK;
 }
 
@@ -240,7 +249,7 @@ enum status op_embed_forward(struct device *dev, struct tensor *y, const struct 
     CHECK_TENSOR(y, OP_FLOAT, tokens->rows, w->cols);
     CHECK_TENSOR(w, OP_FLOAT, w->rows, w->cols);
     CHECK_TENSOR(tokens, OP_I32, tokens->rows, 1);
-    TRY(dev->be->math->embed_forward(dev, y, w, tokens, row0));
+    RUN(embed_forward, dev, y, w, tokens, row0);
     return ST_OK;
 }
 
@@ -252,7 +261,7 @@ enum status op_embed_backward(struct device *dev, struct tensor *dw, const struc
     CHECK_TENSOR(dy, OP_FLOAT, tokens->rows, dw->cols);
     CHECK_TENSOR(tokens, OP_I32, tokens->rows, 1);
     TRY(op_check_plan(plan, tokens->rows, __func__));
-    TRY(dev->be->math->embed_backward(dev, dw, dy, tokens, row0, plan));
+    RUN(embed_backward, dev, dw, dy, tokens, row0, plan);
     return ST_OK;
 }
 
@@ -262,7 +271,7 @@ enum status op_ce_stats(struct device *dev, struct tensor *st, const struct tens
     CHECK_TENSOR(st, OP_WIDE, logits->rows, 3);
     CHECK_TENSOR(logits, OP_FLOAT, logits->rows, logits->cols);
     CHECK_TENSOR(targets, OP_I32, logits->rows, 1);
-    TRY(dev->be->math->ce_stats(dev, st, logits, targets, cut));
+    RUN(ce_stats, dev, st, logits, targets, cut);
     return ST_OK;
 }
 
@@ -281,7 +290,7 @@ enum status op_ce_grad(struct device *dev, struct tensor *loss, struct tensor *l
     CHECK_TENSOR(st, OP_WIDE, st->rows, 3);
     FAIL_IF(!multiple(st->rows, logits->rows), ST_ESHAPE);
     CHECK_TENSOR(targets, OP_I32, logits->rows, 1);
-    TRY(dev->be->math->ce_grad(dev, loss, logits, st, targets, cut, scale));
+    RUN(ce_grad, dev, loss, logits, st, targets, cut, scale);
     return ST_OK;
 }
 
@@ -290,7 +299,7 @@ enum status op_cols_join(struct device *dev, struct tensor *y, const struct tens
     FAIL_IF(!multiple(parts->rows, y->rows), ST_ESHAPE);
     CHECK_TENSOR(y, OP_FLOAT, y->rows, parts->cols * (parts->rows / y->rows));
     CHECK_TENSOR(parts, OP_FLOAT, parts->rows, parts->cols);
-    TRY(dev->be->math->cols_join(dev, y, parts));
+    RUN(cols_join, dev, y, parts);
     return ST_OK;
 }
 
@@ -299,7 +308,7 @@ enum status op_cols_split(struct device *dev, struct tensor *parts, const struct
     FAIL_IF(!multiple(parts->rows, x->rows), ST_ESHAPE);
     CHECK_TENSOR(parts, OP_FLOAT, parts->rows, parts->cols);
     CHECK_TENSOR(x, OP_FLOAT, x->rows, parts->cols * (parts->rows / x->rows));
-    TRY(dev->be->math->cols_split(dev, parts, x));
+    RUN(cols_split, dev, parts, x);
     return ST_OK;
 }
 
@@ -308,7 +317,7 @@ enum status op_sum_tree(struct device *dev, struct tensor *s, const struct tenso
     CHECK_TENSOR(s, OP_FLOAT, s->rows, parts->cols);
     CHECK_TENSOR(parts, OP_FLOAT, parts->rows, s->cols);
     FAIL_IF(!multiple(parts->rows, s->rows), ST_ESHAPE);
-    TRY(dev->be->math->sum_tree(dev, s, parts));
+    RUN(sum_tree, dev, s, parts);
     return ST_OK;
 }
 
@@ -316,7 +325,7 @@ enum status op_convert(struct device *dev, struct tensor *y, const struct tensor
 {
     FAIL_IF(!tensor_same_shape(y, x), ST_ESHAPE);
     FAIL_IF((y->dtype == DT_I32) != (x->dtype == DT_I32), ST_EDTYPE);
-    TRY(dev->be->math->convert(dev, y, x));
+    RUN(convert, dev, y, x);
     return ST_OK;
 }
 
@@ -330,7 +339,7 @@ enum status op_sumsq(struct device *dev, struct tensor *table, const struct tens
     }
     CHECK_TENSOR(table, OP_F64, entries, 1);
     FAIL_IF(!tensor_packed(table), ST_ESHAPE);
-    TRY(dev->be->math->sumsq(dev, table, t, n));
+    RUN(sumsq, dev, table, t, n);
     return ST_OK;
 }
 
@@ -340,7 +349,7 @@ enum status op_clip(struct device *dev, struct tensor *norm_scale, const struct 
     CHECK_TENSOR(norm_scale, OP_F64, 2, 1);
     CHECK_TENSOR(table, OP_F64, table->rows, 1);
     FAIL_IF(!tensor_packed(table) || !tensor_packed(norm_scale), ST_ESHAPE);
-    TRY(dev->be->math->clip(dev, norm_scale, table, limit));
+    RUN(clip, dev, norm_scale, table, limit);
     return ST_OK;
 }
 
@@ -358,6 +367,6 @@ enum status op_adamw(struct device *dev, const struct adamw_item *item, int n,
         CHECK_TENSOR(&item[i].g, OP_WIDE, rows, cols);
     }
     CHECK_TENSOR(norm_scale, OP_F64, 2, 1);
-    TRY(dev->be->math->adamw(dev, item, n, step, norm_scale));
+    RUN(adamw, dev, item, n, step, norm_scale);
     return ST_OK;
 }

@@ -104,6 +104,21 @@ static enum status info(struct device *dev, struct device_info *out)
     return ST_OK;
 }
 
+static enum status stamp(struct device *dev, int64_t n, const char *name)
+{
+    (void)dev;
+    (void)n;
+    (void)name;
+    return ST_OK;
+}
+
+static enum status stamps(struct device *dev, double *seconds, int64_t n)
+{
+    (void)dev;
+    memset(seconds, 0, (size_t)n * sizeof *seconds); /* nothing takes time */
+    return ST_OK;
+}
+
 static const struct device_ops device_table = {.open = open_default,
                                                .close = close_device,
                                                .alloc = alloc,
@@ -113,7 +128,9 @@ static const struct device_ops device_table = {.open = open_default,
                                                .copy = move_in,
                                                .zero = zero,
                                                .sync = sync_device,
-                                               .info = info};
+                                               .info = info,
+                                               .stamp = stamp,
+                                               .stamps = stamps};
 
 /* ---- math ---- */
 
@@ -266,111 +283,8 @@ static const struct math_ops math_table = {.gemm = gemm,
                                            .clip = clip,
                                            .adamw = adamw};
 
-/* ---- comm ---- */
-
-struct recorded_comm {
-    struct comm base;
-    size_t in_flight, peak;
-};
-
-static enum status fly(struct comm *c, const struct tensor *t)
-{
-    struct recorded_comm *r = (struct recorded_comm *)c;
-
-    r->in_flight += (size_t)tensor_count(t) * dtype_size(t->dtype);
-    if (r->in_flight > r->peak)
-        r->peak = r->in_flight;
-    return ST_OK;
-}
-
-enum status record_comm(struct comm **c, struct device *dev, int rank, int size,
-                        struct ledger *ledger)
-{
-    struct recorded_comm *r = calloc(1, sizeof *r);
-
-    (void)dev;
-    if (!r)
-        return fail(ST_ENOMEM, "no memory for a recording communicator");
-    r->base = (struct comm){.be = &record_backend, .ledger = ledger, .rank = rank, .size = size};
-    *c = &r->base;
-    return ST_OK;
-}
-
-static enum status create(struct comm **c, struct device *dev, struct host *group)
-{
-    (void)group;
-    return record_comm(c, dev, 0, 1, NULL);
-}
-
-static void destroy(struct comm *c)
-{
-    free(c);
-}
-
-static enum status reserve(struct comm *c, size_t bytes)
-{
-    (void)c;
-    (void)bytes;
-    return ST_OK;
-}
-
-static enum status all_reduce(struct comm *c, struct tensor *t, int n)
-{
-    for (int i = 0; i < n; i++)
-        TRY(fly(c, &t[i]));
-    return ST_OK;
-}
-
-static enum status all_gather(struct comm *c, struct tensor *out, const struct tensor *in)
-{
-    (void)in;
-    return fly(c, out);
-}
-
-static enum status reduce_scatter(struct comm *c, struct tensor *out, const struct tensor *in)
-{
-    (void)out;
-    return fly(c, in);
-}
-
-static enum status one_peer(struct comm *c, struct tensor *t, int rank)
-{
-    (void)rank;
-    return fly(c, t);
-}
-
-static enum status send_begin(struct comm *c, const struct tensor *t, int to)
-{
-    (void)to;
-    return fly(c, t);
-}
-
-static enum status start(struct comm *c)
-{
-    (void)c;
-    return ST_OK;
-}
-
-static enum status wait_all(struct comm *c)
-{
-    ((struct recorded_comm *)c)->in_flight = 0;
-    return ST_OK;
-}
-
-static const struct comm_ops comm_table = {.create = create,
-                                           .destroy = destroy,
-                                           .reserve = reserve,
-                                           .all_reduce_begin = all_reduce,
-                                           .all_gather_begin = all_gather,
-                                           .reduce_scatter_begin = reduce_scatter,
-                                           .broadcast_begin = one_peer,
-                                           .send_begin = send_begin,
-                                           .recv_begin = one_peer,
-                                           .start = start,
-                                           .wait = wait_all};
-
 const struct backend record_backend = {
-    .name = "record", .device = &device_table, .math = &math_table, .comm = &comm_table};
+    .name = "record", .device = &device_table, .math = &math_table, .comm = &record_comm_ops};
 
 /* ---- what was recorded ---- */
 
@@ -392,9 +306,4 @@ void record_fail(struct device *dev, int64_t call)
 size_t record_widened(const struct device *dev)
 {
     return ((const struct record_device *)dev)->widened;
-}
-
-size_t record_comm_peak(const struct comm *c)
-{
-    return ((const struct recorded_comm *)c)->peak;
 }

@@ -9,6 +9,7 @@
 #include "common/backend/device.h"
 
 extern const struct backend record_backend;
+extern const struct comm_ops record_comm_ops; /* its communicators */
 
 /* Opens a recording device; wide: DT_F32 or DT_F64. Close with device_close. */
 enum status record_open(struct device **dev, enum dtype wide);

@@ -68,11 +68,11 @@ static enum status open_case(struct bench *b, struct bench_case *c)
     TRY(host_agree(b->job, settle(c, host_size(b->job))));
     host_set_timeout(b->job, c->cfg.parallel.timeout);
     TRY(place_open(&c->place, &c->cfg, b->job));
+    TRY(place_measure_peak(&c->place, &c->cfg)); /* before the memory of steps is taken */
     TRY(step_plan_at(&memory, NULL, NULL, &c->cfg, &c->place.mesh, place_wide(&c->cfg), 1));
     TRY(host_agree(b->job, step_open(&c->step, &c->cfg, &c->place.at, &memory, 1)));
     TRY(step_init(&c->step));
-    TRY(random_batch(c));
-    return place_measure_peak(&c->place, &c->cfg);
+    return random_batch(c);
 }
 
 static void close_case(struct bench_case *c)

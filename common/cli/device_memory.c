@@ -70,6 +70,7 @@ enum status device_memory_beside(struct memory_beside *beside, const struct conf
         return memory_beside_none(beside, cfg);
     *beside = (struct memory_beside){.products = GPU_WORKSPACE,
                                      .scratch = scratch(cfg),
+                                     .code = GPU_CODE,
                                      .messages = (size_t)communicators(cfg) * NCCL_CONNECTIONS *
                                                  NCCL_CONNECTION};
     return ST_OK;

@@ -36,6 +36,7 @@ static enum status print_memory(const struct config *cfg, const struct step_memo
     print_row("cuBLASLt's workspace", beside.products);
     print_row("scratch of operations", beside.scratch);
     print_row("NCCL's buffers, about", beside.messages);
+    print_row("libraries' code, about", beside.code);
     if (host)
         print_row("snapshot, on the host", snapshot);
     print_row("in all",

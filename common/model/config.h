@@ -81,6 +81,7 @@ struct config {
     struct config_parallel parallel;
     struct config_run run;
     struct config_checkpoint checkpoint;
+    struct config_profile profile;
     struct config_shadow shadow;
     struct config_sample sample;
     char name[128];                    /* the file's name without folder and ending */

@@ -342,6 +342,20 @@ static enum status check_shadow(const struct config *cfg)
     return ST_OK;
 }
 
+static enum status check_profile(const struct config_profile *p)
+{
+    if (p->last && p->last < p->first)
+        return fail(ST_ECONFIG,
+                    "profile.last %" N " is before profile.first %" N
+                    ": set profile.last=0 for that "
+                    "step alone",
+                    p->last, p->first);
+    if (p->last && !p->first)
+        return fail(ST_ECONFIG, "profile.last %" N " needs profile.first: set profile.first=1",
+                    p->last);
+    return ST_OK;
+}
+
 static enum status check_checkpoint(const struct config_checkpoint *c)
 {
     if (!c->stop_after[0] || text_seconds(c->stop_after) > 0.0)
@@ -366,6 +380,7 @@ enum status config_validate(const struct config *cfg, int64_t ranks)
     TRY(check_checkpoint(&cfg->checkpoint));
     TRY(check_order(&cfg->parallel));
     TRY(check_shadow(cfg));
+    TRY(check_profile(&cfg->profile));
     return check_pipeline(cfg);
 }
 

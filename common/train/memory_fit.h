@@ -14,6 +14,7 @@ struct memory_beside {
     size_t products; /* workspace of matrix products                                          */
     size_t scratch;  /* of operations, attention's workspace included                         */
     size_t messages; /* buffers of the communication library                                  */
+    size_t code;     /* kernels that libraries load at first use                              */
 };
 
 struct memory_limit {

@@ -39,6 +39,7 @@ static const struct {
     {"run", RULE_FREE},
     {"run.backend", RULE_SAID},
     {"checkpoint", RULE_FREE},
+    {"profile", RULE_FREE},
     {"shadow", RULE_FREE},
     {"sample", RULE_FREE},
     /* texts may have moved: their hashes are compared */

@@ -1,6 +1,7 @@
 #include "common/train/step.h"
 
 #include "common/backend/planted.h"
+#include "common/backend/trace.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -140,16 +141,38 @@ static enum status run_backward(struct step *s, const struct instruction *in, do
     }
 }
 
+/* An instruction begins, for a profile. */
+static void traced(struct step *s, const struct instruction *in)
+{
+    static const char *const names[] = {[INSTR_RECV_FORWARD] = "receive forward",
+                                        [INSTR_FORWARD] = "forward",
+                                        [INSTR_SEND_FORWARD] = "send forward",
+                                        [INSTR_RECV_BACKWARD] = "receive backward",
+                                        [INSTR_BACKWARD] = "backward",
+                                        [INSTR_BACKWARD_INPUT] = "backward, inputs",
+                                        [INSTR_BACKWARD_WEIGHT] = "backward, weights",
+                                        [INSTR_SEND_BACKWARD] = "send backward",
+                                        [INSTR_REDUCE] = "reduce",
+                                        [INSTR_UPDATE] = "update"};
+
+    trace_open(s->at.dev, (struct trace_span){.name = names[in->kind],
+                                              .kind = "instruction",
+                                              .key = {"micro-batch", "chunk"},
+                                              .value = {in->micro, in->chunk}});
+}
+
 /* All forward and backward passes of a list. scale 0: an evaluation. */
 static enum status run_passes(struct step *s, const struct schedule *list, double scale)
 {
     for (int i = 0; i < list->n; i++) {
         const struct instruction *in = &list->list[i];
 
-        if (in->kind <= INSTR_SEND_FORWARD)
-            TRY(run_forward(s, in, scale != 0.0));
-        else if (in->kind < INSTR_REDUCE)
-            TRY(run_backward(s, in, scale));
+        if (in->kind >= INSTR_REDUCE)
+            continue;
+        traced(s, in);
+        TRY(in->kind <= INSTR_SEND_FORWARD ? run_forward(s, in, scale != 0.0)
+                                           : run_backward(s, in, scale));
+        trace_close(s->at.dev);
     }
     return pipe_flush(&s->pipe);
 }
@@ -158,10 +181,14 @@ static enum status run_passes(struct step *s, const struct schedule *list, doubl
 static enum status run_end(struct step *s, int64_t t, double lr)
 {
     for (int i = 0; i < s->schedule.n; i++) {
-        if (s->schedule.list[i].kind == INSTR_REDUCE)
-            TRY(optimizer_reduce(&s->optimizer, s->at.dev));
-        if (s->schedule.list[i].kind == INSTR_UPDATE)
-            TRY(update(s, t, lr));
+        const struct instruction *in = &s->schedule.list[i];
+
+        if (in->kind < INSTR_REDUCE)
+            continue;
+        traced(s, in);
+        TRY(in->kind == INSTR_REDUCE ? optimizer_reduce(&s->optimizer, s->at.dev)
+                                     : update(s, t, lr));
+        trace_close(s->at.dev);
     }
     return ST_OK;
 }

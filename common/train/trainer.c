@@ -183,6 +183,7 @@ enum status trainer_close(struct trainer *t)
     free(t->starts);
     if (t->saving)
         saver_close(&t->saver);
+    trace_stop(t->trace);
     shadow_close(&t->shadow);
     if (t->step.cfg)
         step_close(&t->step);

@@ -2,7 +2,7 @@
 #ifndef COMMON_TRAIN_TRAINER_H
 #define COMMON_TRAIN_TRAINER_H
 
-#include "common/backend/host.h"
+#include "common/backend/trace.h"
 #include "common/data/dataset.h"
 #include "common/model/config.h"
 #include "common/train/lr.h"
@@ -26,6 +26,7 @@ struct trainer {
     struct metrics metrics;
     struct saver saver;        /* open while run.save is on */
     struct shadow shadow;      /* open with shadow.every */
+    struct trace *trace;       /* while a profile is taken */
     char resume[CONFIG_TEXT];  /* checkpoint.resume, which the run's own configuration leaves out */
     int32_t *tokens, *targets; /* [this rank's samples * seq] */
     int32_t *starts;           /* likewise; NULL unless data.reset_documents */

@@ -163,6 +163,36 @@ static enum status shadow(struct trainer *t, double *seconds)
     return judge_shadow(t, &r);
 }
 
+/* The ranks' moments 0 are one moment, as near as a barrier brings them. */
+static enum status begin_profile(struct trainer *t)
+{
+    if (t->cfg.profile.first && t->done + 1 == t->cfg.profile.first) {
+        TRY(host_barrier(t->job));
+        TRY(trace_start(&t->trace, t->place.at.dev));
+    }
+    trace_open(t->place.at.dev,
+               (struct trace_span){
+                   .name = "step", .kind = "step", .key = {"number"}, .value = {t->done + 1}});
+    return ST_OK;
+}
+
+/* Writes the profile once its last step, or the run, is over. */
+static enum status end_profile(struct trainer *t, int over)
+{
+    const struct config_profile *p = &t->cfg.profile;
+    char path[CONFIG_TEXT + 64];
+
+    if (!t->trace || (!over && t->done < p->last))
+        return ST_OK;
+    trainer_weights_path(path, sizeof path, t, "trace.json");
+    TRY(trace_write(t->trace, t->job, path));
+    log_info("profile    steps %lld to %lld in %s (chrome://tracing, Perfetto)",
+             (long long)p->first, (long long)t->done, path);
+    trace_stop(t->trace);
+    t->trace = NULL;
+    return ST_OK;
+}
+
 static enum status one_step(struct trainer *t)
 {
     struct step_result r = {0};
@@ -173,7 +203,9 @@ static enum status one_step(struct trainer *t)
     TRY(shadow(t, &replay));
     start += replay;
     ledger_clear(&t->place.ledger);
+    TRY(begin_profile(t));
     TRY(step_train(&t->step, t->tokens, t->targets, valid, t->done + 1, lr, &r));
+    trace_close(t->place.at.dev);
     t->step_seconds = trainer_now() - start;
     t->loss = r.loss;
     t->metrics.last_norm = r.grad_norm;
@@ -311,6 +343,7 @@ static enum status all_steps(struct trainer *t, enum stop *stop)
             host_raise(t->job, st);
         TRY(host_agree(t->job, st));
         t->done++;
+        TRY(end_profile(t, 0));
         if (every && t->done % every == 0)
             TRY(validate(t));
         if (checkpoint_due(t))
@@ -331,6 +364,7 @@ enum status trainer_run(struct trainer *t)
     if (nothing)
         return ST_OK;
     TRY(all_steps(t, &stop));
+    TRY(end_profile(t, 1));
     TRY(finish(t, stop));
     return verdict(t, stop);
 }

@@ -58,6 +58,8 @@ static const struct {
     {"parallel.pp=2 parallel.virtual_stages=2 parallel.schedule=interleaved shadow.every=5",
      2,
      {"shadow.every 5", "interleaved (parallel.virtual_stages 2)", "shadow.every=0"}},
+    {"profile.first=5 profile.last=4", 1, {"profile.last 4", "profile.first 5", "last=0"}},
+    {"profile.last=4", 1, {"profile.last 4 needs profile.first"}},
     {"parallel.tp=3", 3, {"parallel.tp 3 is not a power of two", "layout_exact=off"}},
     {"parallel.tp=3 parallel.layout_exact=off",
      3,

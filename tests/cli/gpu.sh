@@ -1,0 +1,104 @@
+#!/bin/sh
+# What needs a GPU; skipped where none answers. Two of them for what ranks do to each other.
+#
+# Row N26: accumulation repeats bit by bit (REPEATS runs, 20). Row N39, the gradient norm over
+# tensors of odd sizes, is a part of `narrows validate ops`, beside the whole of it. A dead peer, or
+# one that stands still, ends the job within parallel.timeout and a message. A shadow agrees.
+# shellcheck disable=SC1091,SC2016,SC2034,SC2154 # lib.sh sets dir, text; the ranks' shells expand
+. "$SOURCE/tests/cli/lib.sh"
+LIMIT=${GPU_LIMIT:-120}
+export NCCL_NVLS_ENABLE="${NCCL_NVLS_ENABLE:-0}"
+gpus=$( (nvidia-smi -L 2>/dev/null || true) | grep -c '^GPU ' || true)
+t=$dir/t.yaml
+plain "$t"
+cat >>"$t" <<END
+  backend: gpu
+parallel:
+  layout_exact: off
+END
+direct plan memory "$t"
+if [ "$gpus" -eq 0 ] || [ "$status" != 0 ]; then
+    echo "skipped: no GPU, or a build without CUDA"
+    exit 77
+fi
+
+# ---- one GPU ----
+
+ends_well "all operations" 0 validate ops --backend gpu
+for layer in full cola; do
+    for precision in fp32 bf16; do
+        set -- model.layer=$layer train.precision=$precision train.steps=5 train.micro_batch=1 \
+            run.hash=on
+        ends_well "N26 $layer $precision" 0 train "$t" "$@"
+        first=$(hashes)
+        i=1 others=0
+        while [ "$i" -lt "${REPEATS:-20}" ]; do
+            direct train "$t" "$@"
+            [ "$(hashes)" = "$first" ] || others=$((others + 1))
+            i=$((i + 1))
+        done
+        same "N26 $layer $precision: ${REPEATS:-20} times 5 steps of 8 micro-batches" \
+            "$others" 0
+        ends_well "a shadow of $layer $precision" 0 train "$t" model.layer=$layer \
+            train.precision=$precision train.steps=6 shadow.every=2 shadow.stop=on
+        expect "three replays of $layer $precision" \
+            test "$(grep -c '^shadow of step' "$dir/out")" = 3
+        grep '^shadow of step' "$dir/out" | tail -n 1
+    done
+done
+
+# ---- two GPUs ----
+
+if [ "$gpus" -lt 2 ] || [ "$MPIRUN" = no ]; then
+    echo "left out: dead peers (one GPU, or no mpirun)"
+    finish
+    exit
+fi
+ends_well "a shadow of two ranks" 2 train "$t" parallel.tp=2 train.steps=4 shadow.every=2 \
+    shadow.stop=on
+job 3 train "$t"
+check_refusal "more ranks than GPUs" 9 'ranks on this node & one rank a GPU'
+
+# begin WORDS...: a long job on two ranks in the background that mpirun does not end by itself.
+begin() {
+    rm -rf "$dir/run" "$dir"/pid.* "$dir"/rank.*
+    timeout -k 5 "$LIMIT" "$MPIRUN" -n 2 --bind-to none sh -c \
+        'rank=${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:?}}; "$@" & pid=$!
+         echo $pid >"$dir/pid.$rank"; wait $pid; echo $? >"$dir/rank.$rank"' \
+        narrows "$NARROWS" train "$t" train.steps=1000000 parallel.timeout=5 "$@" \
+        >"$dir/out" 2>"$dir/err" </dev/null &
+    mpirun_pid=$!
+    tries=0
+    until [ "$(grep -c '' "$dir/run/metrics.jsonl" 2>/dev/null)" -ge 3 ] || [ $tries -ge 300 ]; do
+        sleep 0.1
+        tries=$((tries + 1))
+    done
+}
+
+# What the survivor did: it ended by itself, not too late, with a status and one message.
+survivor() {
+    what=$1
+    tries=0
+    until [ -s "$dir/rank.0" ] || [ $tries -ge 300 ]; do # 30 s for a timeout of 5 s
+        sleep 0.1
+        tries=$((tries + 1))
+    done
+    expect "$what: the other rank ends" test -s "$dir/rank.0"
+    echo "    after $((tries / 10)) s: $(grep '^narrows: ' "$dir/err" | head -n 1)"
+    differ "$what: with a status" "$(cat "$dir/rank.0" 2>/dev/null)" 0
+    expect "$what: and a message" grep -q '^narrows: ' "$dir/err"
+    kill -KILL "$(cat "$dir/pid.1")" 2>/dev/null || true
+    kill -KILL "$(cat "$dir/pid.0")" 2>/dev/null || true
+    wait "$mpirun_pid" || true
+}
+
+for layout in tp dp; do
+    for how in KILL STOP; do
+        for model in full cola; do
+            begin parallel.$layout=2 model.layer=$model
+            kill -$how "$(cat "$dir/pid.1")"
+            survivor "SIG$how to a rank, $layout 2, $model"
+        done
+    done
+done
+finish
