@@ -1,158 +1,13 @@
 /* Reading: the pieces that a layout needs, verified, whatever layout wrote them. */
-#include "common/checkpoint/checkpoint.h"
-#include "common/checkpoint/folder.h"
+#include "common/checkpoint/piece.h"
 
-#include "common/base/hash.h"
-
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-struct source {
-    const char *folder;
-    const struct manifest *m;
-    int *fd; /* of each file; -1: not open yet */
-    char *buffer;
-    size_t room;
-    struct checkpoint_read *count;
-};
-
-/* ---- files ---- */
-
-static enum status read_range(const struct source *s, int file, uint64_t offset, size_t n)
-{
-    const char *name = s->m->file[file].name;
-    size_t done = 0;
-
-    while (done < n) {
-        ssize_t got = pread(s->fd[file], s->buffer + done, n - done, (off_t)(offset + done));
-
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return fail(ST_EIO, "%s/%s cannot be read: %s", s->folder, name,
-                        got ? strerror(errno) : "it ends too early");
-        done += (size_t)got;
-    }
-    s->count->read += n;
-    return ST_OK;
-}
-
-static enum status make_room(struct source *s, size_t n)
-{
-    char *grown;
-
-    if (n <= s->room)
-        return ST_OK;
-    grown = realloc(s->buffer, n);
-    if (!grown)
-        return fail(ST_ENOMEM, "no memory for a piece of %zu bytes", n);
-    s->buffer = grown;
-    s->room = n;
-    return ST_OK;
-}
-
-static enum status check_header(struct source *s, int file)
-{
-    const struct manifest_file *f = &s->m->file[file];
-    struct stat info;
-
-    if (fstat(s->fd[file], &info) || !S_ISREG(info.st_mode))
-        return fail(ST_EIO, "%s/%s is not a file that can be read", s->folder, f->name);
-    if ((uint64_t)info.st_size != f->bytes)
-        return fail(ST_EFORMAT, "%s/%s has %lld bytes, the manifest says %" PRIu64 ": it was %s",
-                    s->folder, f->name, (long long)info.st_size, f->bytes,
-                    (uint64_t)info.st_size < f->bytes ? "cut off" : "added to");
-    TRY(make_room(s, (size_t)f->header));
-    TRY(read_range(s, file, 0, (size_t)f->header));
-    if (hash_bytes(s->buffer, (size_t)f->header) != f->hash)
-        return fail(ST_EFORMAT,
-                    "%s/%s is damaged: its header has another hash than the manifest "
-                    "says",
-                    s->folder, f->name);
-    return ST_OK;
-}
-
-static enum status open_file(struct source *s, int file)
-{
-    char path[FOLDER_PATH];
-
-    if (s->fd[file] >= 0)
-        return ST_OK;
-    TRY(folder_join(path, s->folder, s->m->file[file].name));
-    s->fd[file] = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (s->fd[file] < 0)
-        return fail(ST_EIO, "%s cannot be opened: %s", path, strerror(errno));
-    return check_header(s, file);
-}
-
-/* The piece into s->buffer: as it was when the snapshot was taken, and finite. */
-static enum status read_piece(struct source *s, const struct manifest_piece *p)
-{
-    const char *kind = part_kind_name((enum part_kind)p->kind);
-    int64_t bad;
-
-    TRY(open_file(s, p->file));
-    TRY(make_room(s, (size_t)p->bytes));
-    TRY(read_range(s, p->file, p->offset, (size_t)p->bytes));
-    if (hash_bytes(s->buffer, (size_t)p->bytes) != p->hash)
-        return fail(ST_EFORMAT,
-                    "%s/%s is damaged: tensor %s, grain %d (%s) has another hash than the manifest "
-                    "says",
-                    s->folder, s->m->file[p->file].name, p->tensor, (int)p->grain, kind);
-    bad = dtype_not_finite(s->buffer, (enum dtype)p->dtype, p->area.rows * p->area.cols);
-    if (bad >= 0)
-        return fail(ST_EFORMAT,
-                    "%s/%s: tensor %s (%s): row %" PRId64 ", column %" PRId64 " is not finite",
-                    s->folder, s->m->file[p->file].name, p->tensor, kind,
-                    p->area.row + bad / p->area.cols, p->area.col + bad % p->area.cols);
-    return ST_OK;
-}
-
-/* ---- areas ---- */
-
-static int64_t max64(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static int64_t min64(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-/* What two areas share; rows or cols are 0 or less when that is nothing. */
-static struct part_area shared(const struct part_area *a, const struct part_area *b)
-{
-    struct part_area s = {.row = max64(a->row, b->row), .col = max64(a->col, b->col)};
-
-    s.rows = min64(a->row + a->rows, b->row + b->rows) - s.row;
-    s.cols = min64(a->col + a->cols, b->col + b->cols) - s.col;
-    return s;
-}
-
-/* The part of the piece in s->buffer that lies in `want` goes to out, [want->rows, want->cols]. */
-static void place(char *out, const struct part_area *want, const struct source *s,
-                  const struct manifest_piece *p)
-{
-    size_t es = dtype_size((enum dtype)p->dtype);
-    struct part_area a = shared(want, &p->area);
-
-    for (int64_t i = 0; i < a.rows; i++) {
-        int64_t to = (a.row - want->row + i) * want->cols + a.col - want->col;
-        int64_t from = (a.row - p->area.row + i) * p->area.cols + a.col - p->area.col;
-
-        memcpy(out + (size_t)to * es, s->buffer + (size_t)from * es, (size_t)a.cols * es);
-    }
-}
 
 /* ---- tensors ---- */
 
-static enum status check_tensor(const struct source *s, const struct param *row,
+static enum status check_tensor(const struct piece_source *s, const struct param *row,
                                 const struct manifest_piece *p, int n, enum part_kind kind,
                                 enum dtype dt)
 {
@@ -172,86 +27,92 @@ static enum status check_tensor(const struct source *s, const struct param *row,
     return ST_OK;
 }
 
-/* An area of a tensor and kind into out, packed; rows of padding are zero. */
-static enum status read_area(char *out, struct source *s, const struct param *row,
-                             enum part_kind kind, enum dtype dt, const struct part_area *want)
+/* The area of the goal, of a tensor and kind; rows of padding are zero. */
+static enum status read_area(struct piece_goal *g, struct piece_source *s, const struct param *row,
+                             enum part_kind kind, enum dtype dt)
 {
     const struct manifest_piece *piece;
     int n = manifest_find(&piece, s->m, row->name, kind);
 
     TRY(check_tensor(s, row, piece, n, kind, dt));
-    memset(out, 0, (size_t)(want->rows * want->cols) * dtype_size(dt));
-    for (int i = 0; i < n; i++) {
-        struct part_area a = shared(want, &piece[i].area);
-
-        if (a.rows <= 0 || a.cols <= 0)
-            continue;
-        TRY(read_piece(s, &piece[i]));
-        place(out, want, s, &piece[i]);
-    }
+    for (int i = 0; i < n; i++)
+        if (piece_overlap(&g->want, &piece[i].area))
+            TRY(piece_read(s, &piece[i], g));
     return ST_OK;
 }
 
-/* The same of this rank's shard. */
-static enum status read_shard(char *out, struct source *s, const struct params *p,
-                              const struct param *row, enum part_kind kind, enum dtype dt)
+/* Nonzero when every piece that the area needs is whole rows of it. */
+static int whole_rows(const struct piece_source *s, const struct param *row, enum part_kind kind,
+                      const struct part_area *want)
 {
-    struct part_area want;
+    const struct manifest_piece *piece;
+    int n = manifest_find(&piece, s->m, row->name, kind), whole = 1;
 
-    param_shard(p, row, &want.rows, &want.cols, &want.row, &want.col);
-    return read_area(out, s, row, kind, dt, &want);
+    for (int i = 0; i < n; i++)
+        if (piece_overlap(want, &piece[i].area))
+            whole &= piece[i].area.col == want->col && piece[i].area.cols == want->cols;
+    return whole;
 }
 
-/* Into the device's memory of that kind. */
-static enum status load_kind(struct source *s, struct params *p, struct param *row,
-                             struct device *dev, enum part_kind kind)
+/* An area into the device's memory t, which holds it packed. */
+static enum status load_area(struct piece_source *s, const struct param *row, enum part_kind kind,
+                             const struct tensor *t, struct device *dev,
+                             const struct part_area *want)
 {
-    const struct tensor *t = part_memory(row, kind);
+    struct piece_goal g = {.want = *want, .dev = dev};
     size_t bytes = (size_t)tensor_count(t) * dtype_size(t->dtype);
-    char *host = malloc(bytes);
-    enum status st;
+    int padded = want->row + want->rows > row->real_rows;
 
-    if (!host)
-        return fail(ST_ENOMEM, "no memory for %zu bytes of %s", bytes, row->name);
-    st = read_shard(host, s, p, row, kind, t->dtype);
-    if (st == ST_OK)
-        st = device_upload(dev, t->data, host, bytes);
-    if (st == ST_OK)
-        st = device_sync(dev); /* before the host's copy goes */
-    free(host);
-    return st;
+    if (whole_rows(s, row, kind, want)) {
+        g.device = t->data;
+        if (padded)
+            TRY(device_zero(dev, t->data, bytes));
+        return read_area(&g, s, row, kind, t->dtype);
+    }
+    TRY(piece_stage(s, bytes));
+    g.host = s->stage;
+    if (padded)
+        memset(g.host, 0, bytes);
+    TRY(read_area(&g, s, row, kind, t->dtype));
+    TRY(device_upload(dev, t->data, g.host, bytes));
+    return device_sync(dev); /* before the host's memory is used again */
 }
 
-/* Into what this rank's shard of ZeRO-1 has of that kind. */
-static enum status load_shards(struct source *s, struct params *p, struct param *row,
+static struct part_area shard_area(const struct params *p, const struct param *row)
+{
+    struct part_area a;
+
+    param_shard(p, row, &a.rows, &a.cols, &a.row, &a.col);
+    return a;
+}
+
+/* What this rank's shard of ZeRO-1 has of that kind. */
+static enum status load_shards(struct piece_source *s, struct params *p, struct param *row,
                                struct device *dev, enum part_kind kind)
 {
-    enum status st = ST_OK;
-
-    for (int i = 0; st == ST_OK && i < p->pieces->n; i++) {
+    for (int i = 0; i < p->pieces->n; i++) {
         const struct grain *piece = &p->pieces->item[i];
         const struct tensor *t = part_of_shard(piece, kind);
         struct part_area want = part_grain_area(p, row, piece->grain);
-        size_t bytes = (size_t)tensor_count(t) * dtype_size(t->dtype);
-        char *host;
 
         if (&p->item[piece->item] != row || !t->data)
             continue;
         want.rows = t->rows; /* those of padding too */
-        host = malloc(bytes);
-        st = host ? read_area(host, s, row, kind, t->dtype, &want)
-                  : fail(ST_ENOMEM, "no memory for %zu bytes of %s", bytes, row->name);
-        if (st == ST_OK)
-            st = device_upload(dev, t->data, host, bytes);
-        if (st == ST_OK)
-            st = device_sync(dev);
-        free(host);
+        TRY(load_area(s, row, kind, t, dev, &want));
     }
-    return st;
+    return ST_OK;
+}
+
+static enum status load_kind(struct piece_source *s, struct params *p, struct param *row,
+                             struct device *dev, enum part_kind kind)
+{
+    struct part_area want = shard_area(p, row);
+
+    return load_area(s, row, kind, part_memory(row, kind), dev, &want);
 }
 
 /* Every tensor of the checkpoint has its place in the model; kinds: and every kind in this run. */
-static enum status check_left_over(const struct source *s, struct params *p, int kinds)
+static enum status check_left_over(const struct piece_source *s, struct params *p, int kinds)
 {
     const struct manifest *m = s->m;
 
@@ -273,7 +134,7 @@ static enum status check_left_over(const struct source *s, struct params *p, int
     return ST_OK;
 }
 
-static enum status load_all(struct source *s, struct params *p, struct device *dev)
+static enum status load_all(struct piece_source *s, struct params *p, struct device *dev)
 {
     TRY(check_left_over(s, p, 1));
     for (int i = 0; i < p->n; i++)
@@ -286,7 +147,7 @@ static enum status load_all(struct source *s, struct params *p, struct device *d
 }
 
 /* The master where the checkpoint has one: the weight is its rounding. */
-static enum status load_weight(struct source *s, struct params *p, struct param *row,
+static enum status load_weight(struct piece_source *s, struct params *p, struct param *row,
                                struct device *dev)
 {
     const struct manifest_piece *piece;
@@ -297,12 +158,15 @@ static enum status load_weight(struct source *s, struct params *p, struct param 
     enum dtype dt = n ? (enum dtype)piece->dtype : DT_F32;
     char *host = malloc((size_t)count * dtype_size(dt)),
          *wide = malloc((size_t)count * dtype_size(p->wide));
+    struct piece_goal g = {.want = shard_area(p, row), .host = host};
     enum status st = ST_OK;
 
     if (!host || !wide)
         st = fail(ST_ENOMEM, "no memory for %" PRId64 " values of %s", count, row->name);
-    if (st == ST_OK)
-        st = read_shard(host, s, p, row, kind, dt);
+    if (st == ST_OK) {
+        memset(host, 0, (size_t)count * dtype_size(dt));
+        st = read_area(&g, s, row, kind, dt);
+    }
     for (int64_t i = 0; st == ST_OK && i < count; i++)
         dtype_store(wide, p->wide, i, dtype_load(host, dt, i));
     if (st == ST_OK)
@@ -314,7 +178,7 @@ static enum status load_weight(struct source *s, struct params *p, struct param 
     return st;
 }
 
-static enum status load_weights(struct source *s, struct params *p, struct device *dev)
+static enum status load_weights(struct piece_source *s, struct params *p, struct device *dev)
 {
     TRY(check_left_over(s, p, 0));
     for (int i = 0; i < p->n; i++)
@@ -322,14 +186,14 @@ static enum status load_weights(struct source *s, struct params *p, struct devic
     return ST_OK;
 }
 
-static enum status verify_all(struct source *s, struct params *p, struct device *dev)
+static enum status verify_all(struct piece_source *s, struct params *p, struct device *dev)
 {
     (void)p;
     (void)dev;
     for (int i = 0; i < s->m->files; i++)
-        TRY(open_file(s, i));
+        TRY(piece_open_file(s, i));
     for (int i = 0; i < s->m->pieces; i++)
-        TRY(read_piece(s, &s->m->piece[i]));
+        TRY(piece_read(s, &s->m->piece[i], NULL));
     return ST_OK;
 }
 
@@ -337,24 +201,16 @@ static enum status verify_all(struct source *s, struct params *p, struct device 
 
 static enum status with_source(const char *folder, const struct manifest *m,
                                struct checkpoint_read *count, struct params *p, struct device *dev,
-                               enum status (*read)(struct source *, struct params *,
+                               enum status (*read)(struct piece_source *, struct params *,
                                                    struct device *))
 {
-    struct source s = {.folder = folder, .m = m, .count = count};
+    struct piece_source s;
     enum status st;
 
     *count = (struct checkpoint_read){.whole = manifest_bytes(m)};
-    s.fd = malloc(((size_t)m->files + 1) * sizeof *s.fd);
-    if (!s.fd)
-        return fail(ST_ENOMEM, "no memory for %d files", m->files);
-    for (int i = 0; i < m->files; i++)
-        s.fd[i] = -1;
+    TRY(piece_source_open(&s, folder, m, count));
     st = read(&s, p, dev);
-    for (int i = 0; i < m->files; i++)
-        if (s.fd[i] >= 0)
-            close(s.fd[i]);
-    free(s.fd);
-    free(s.buffer);
+    piece_source_close(&s);
     return st;
 }
 

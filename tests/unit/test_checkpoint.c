@@ -86,6 +86,34 @@ START_TEST(test_any_layout)
 }
 END_TEST
 
+/* One grain then, four now: a rank takes its rows or columns out of the middle of a piece. */
+START_TEST(test_other_grains)
+{
+    static const char *const one[][4] = {{"model.kv_heads=4", "parallel.grains=1", NULL},
+                                         {"model.layer=full", "parallel.grains=1", NULL}};
+    static const char *const four[][4] = {{"model.kv_heads=4", NULL}, {"model.layer=full", NULL}};
+    char path[FOLDER_PATH];
+    struct manifest m;
+
+    checkpoint_case_save(root, one[_i], 1, 2, 20);
+    OK(checkpoint_path(path, root, 20));
+    OK(manifest_read(&m, path));
+    for (int rank = 0; rank < 2; rank++) {
+        struct tiny_model want, got;
+        struct checkpoint_read count;
+
+        checkpoint_case_open(&want, four[_i], rank, 2, 7);
+        checkpoint_case_open(&got, four[_i], rank, 2, 0);
+        OK(checkpoint_load(&got.m.params, got.dev, path, &m, &count));
+        ck_assert_msg(checkpoint_case_same(&want, &got), "rank %d", rank);
+        ck_assert_uint_eq(count.read, needed(&m, &got));
+        tiny_model_close(&want);
+        tiny_model_close(&got);
+    }
+    manifest_free(&m);
+}
+END_TEST
+
 /* The bytes are dealt evenly among replicas: none writes twice what another does. */
 START_TEST(test_dealt_evenly)
 {
@@ -265,6 +293,7 @@ static Suite *suite(void)
     tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, test_any_layout, 0, CHECKPOINT_VARIANTS * LAYOUTS);
     tcase_add_test(tc, test_dealt_evenly);
+    tcase_add_loop_test(tc, test_other_grains, 0, 2);
     tcase_add_test(tc, test_weights_alone);
     tcase_add_test(tc, test_read_back);
     tcase_add_test(tc, test_prune);
