@@ -287,11 +287,18 @@ enum status stage_backward_input(struct stage *s, const struct micro_batch *mb,
     return ST_OK;
 }
 
+/* Block by block, the last first: the sum over replicas of one sets out while the others' products
+ * run. */
 enum status stage_backward_weight(struct stage *s, const struct sample_plan *plan)
 {
-    TRY(wgrad_later_run(later_of(s), s->env.tp.dev, plan));
-    for (int i = s->end - 1; i >= s->begin; i--)
+    struct wgrad_later *later = later_of(s);
+    int blocks = s->end - s->begin, each = later->n / blocks;
+
+    FAIL_IF(later->n % blocks, ST_EINTERNAL);
+    for (int i = s->end - 1; i >= s->begin; i--) {
+        TRY(wgrad_later_run(later, s->env.tp.dev, plan, each));
         TRY(done(s, i));
+    }
     return ST_OK;
 }
 

@@ -38,12 +38,16 @@ void wgrad_later_close(struct wgrad_later *l)
 }
 
 enum status wgrad_later_run(struct wgrad_later *l, struct device *dev,
-                            const struct sample_plan *plan)
+                            const struct sample_plan *plan, int n)
 {
-    int n = l->n;
+    int end = l->next + n;
 
-    l->n = 0;
-    for (int i = 0; i < n; i += WGRAD_MAX)
-        TRY(op_weight_grad(dev, l->item + i, n - i < WGRAD_MAX ? n - i : WGRAD_MAX, plan));
+    FAIL_IF(end > l->n, ST_EINTERNAL);
+    for (; l->next < end; l->next += n) {
+        n = end - l->next < WGRAD_MAX ? end - l->next : WGRAD_MAX;
+        TRY(op_weight_grad(dev, l->item + l->next, n, plan));
+    }
+    if (l->next == l->n)
+        l->next = l->n = 0;
     return ST_OK;
 }

@@ -15,6 +15,7 @@ enum { WGRAD_MAX = 16 };
 struct wgrad_later {
     struct weight_grad *item; /* owned */
     int n, room;
+    int next; /* the first that has not run */
 };
 
 struct wgrad_queue {
@@ -34,8 +35,9 @@ enum status wgrad_run(struct wgrad_queue *q, struct device *dev, const struct sa
 enum status wgrad_later_open(struct wgrad_later *l, int n);
 void wgrad_later_close(struct wgrad_later *l);
 
-/* Runs and empties the list, joining by plan. */
+/* Runs the next n of the list, in their order, joining by plan; with the last of them it is empty.
+ * Errors: ST_EINTERNAL when there are fewer; those of the device. */
 enum status wgrad_later_run(struct wgrad_later *l, struct device *dev,
-                            const struct sample_plan *plan);
+                            const struct sample_plan *plan, int n);
 
 #endif
