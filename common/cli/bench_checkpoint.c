@@ -35,8 +35,24 @@ static enum status slowest(struct measure *m, double *out, double seconds)
     return ST_OK;
 }
 
+enum { KEPT = 2 }; /* plain files, as many as checkpoints are kept */
+
+/* The plain file of a round; unlinked when it is older than those that are kept. */
+static void plain_path(char path[FOLDER_PATH + 32], const struct measure *m, int round)
+{
+    snprintf(path, FOLDER_PATH + 32, "%s/plain-%d-%d", m->folder, host_rank(m->b->job), round);
+}
+
+static void plain_remove(const struct measure *m, int round)
+{
+    char path[FOLDER_PATH + 32];
+
+    plain_path(path, m, round);
+    (void)unlink(path);
+}
+
 /* This rank's image by one write to a new file, put on disk. */
-static enum status plain_write(struct measure *m, double *out)
+static enum status plain_write(struct measure *m, int round, double *out)
 {
     const struct snapshot *s = &m->saver.snap;
     char path[FOLDER_PATH + 32];
@@ -44,8 +60,7 @@ static enum status plain_write(struct measure *m, double *out)
     enum status st;
     int fd;
 
-    snprintf(path, sizeof path, "%s/plain-%d", m->folder, host_rank(m->b->job));
-    (void)unlink(path);
+    plain_path(path, m, round);
     TRY(host_barrier(m->b->job));
     start = bench_now();
     fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -56,17 +71,19 @@ static enum status plain_write(struct measure *m, double *out)
         st = fail(ST_EIO, "cannot put %s on disk: %s", path, strerror(errno));
     close(fd);
     TRY(st);
-    return slowest(m, out, bench_now() - start);
+    TRY(slowest(m, out, bench_now() - start));
+    plain_remove(m, round - KEPT);
+    return ST_OK;
 }
 
-static enum status plain_read(struct measure *m, double *out)
+static enum status plain_read(struct measure *m, int round, double *out)
 {
     size_t n = (size_t)m->saver.snap.file.bytes, done = 0;
     char path[FOLDER_PATH + 32], *buffer = malloc(n);
     double start = bench_now();
     int fd;
 
-    snprintf(path, sizeof path, "%s/plain-%d", m->folder, host_rank(m->b->job));
+    plain_path(path, m, round);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     while (buffer && fd >= 0 && done < n) {
         ssize_t got = read(fd, buffer + done, n - done);
@@ -119,18 +136,25 @@ static enum status one_step(struct measure *m, int i, double *out)
     return slowest(m, out, bench_now() - start);
 }
 
+static enum status timed_save(struct measure *m, int i)
+{
+    double start = bench_now();
+
+    TRY(save(m, 1));
+    TRY(slowest(m, &m->t.check[i], bench_now() - start));
+    return slowest(m, &m->t.save[i], m->saver.written);
+}
+
+/* Plain files and checkpoints take turns in coming first: a disk slows down as it is written to. */
 static enum status round_of(struct measure *m, int i)
 {
-    double start, all;
-
     TRY(one_step(m, i, &m->t.step[i]));
-    TRY(plain_write(m, &m->t.write[i]));
-    TRY(plain_read(m, &m->t.read[i]));
-    start = bench_now();
-    TRY(save(m, 1));
-    all = bench_now() - start;
-    TRY(slowest(m, &m->t.save[i], m->saver.written));
-    TRY(slowest(m, &m->t.check[i], all));
+    if (i % 2)
+        TRY(timed_save(m, i));
+    TRY(plain_write(m, i, &m->t.write[i]));
+    if (i % 2 == 0)
+        TRY(timed_save(m, i));
+    TRY(plain_read(m, i, &m->t.read[i]));
     TRY(load(m, &m->t.load[i]));
     TRY(save(m, 0));
     TRY(slowest(m, &m->t.stall[i], m->saver.stall));
@@ -162,8 +186,8 @@ static void clean(struct measure *m)
 {
     char path[FOLDER_PATH + 32];
 
-    snprintf(path, sizeof path, "%s/plain-%d", m->folder, host_rank(m->b->job));
-    (void)unlink(path);
+    for (int i = 0; i < m->b->rounds; i++)
+        plain_remove(m, i);
     if (host_barrier(m->b->job) != ST_OK || host_rank(m->b->job) != 0)
         return;
     for (int64_t step = 1; step <= m->saved; step++)
