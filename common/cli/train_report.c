@@ -130,6 +130,24 @@ enum status train_sample(struct trainer *t)
     return st;
 }
 
+/* What the whole GPU holds at the end, context and libraries too, to be held against --dry-run. */
+static void print_device_memory(const struct trainer *t)
+{
+    struct device_info info;
+    char a[TEXT_NUMBER], b[TEXT_NUMBER], d[TEXT_NUMBER];
+
+    if (t->cfg.run.backend != BACKEND_GPU)
+        return;
+    if (device_info(t->place.at.dev, &info) != ST_OK) {
+        status_clear(); /* the run is over, and went well */
+        return;
+    }
+    log_info("GPU memory %s of %s in use, %s of it in the arenas of the step",
+             text_bytes(a, (double)(info.memory_total - info.memory_free)),
+             text_bytes(b, (double)info.memory_total),
+             text_bytes(d, (double)step_memory_bytes(&t->step.memory)));
+}
+
 void train_summary(const struct trainer *t, const char *config)
 {
     double seconds = trainer_seconds(t);
@@ -149,6 +167,7 @@ void train_summary(const struct trainer *t, const char *config)
             "the time",
             (long long)t->shadow.looks, (long long)t->shadow.missed,
             t->shadow.seconds / (double)t->shadow.looks, 100.0 * t->shadow.seconds / seconds);
+    print_device_memory(t);
     log_info("run folder %s: config.yaml, metrics.jsonl, train.log%s", t->dir.path,
              t->cfg.run.save ? ", best/, final/, checkpoints/" : "");
     if (t->done < t->cfg.train.steps || !t->cfg.run.save)
