@@ -5,8 +5,8 @@
 
 #include <stdint.h>
 
-/* One block in float is half a MiB, and three stay in a core's cache; one that is the only one in use,
- * or nearly so, may be twice as large: at 512 x 512 OpenBLAS reaches its full rate. */
+/* One block in float is half a MiB, and three stay in a core's cache; one that is the only one in
+ * use, or nearly so, may be twice as large: at 512 x 512 OpenBLAS reaches its full rate. */
 enum { BLOCK_ELEMENTS = 131072, LONE_ELEMENTS = 262144 };
 
 struct blocks {

@@ -12,20 +12,20 @@ enum { TRIED_ELEMENTS = 65536, TRIALS = 64 };
 /* OpenBLAS cuts longer sums into panels and adds panel by panel; no kernel's is shorter. */
 enum { FUSED_K = 256 };
 
-void ref_call(const struct call_shape *s, const real *a, int64_t lda, const real *b, int64_t ldb,
-              real beta, real *c, int64_t ldc)
+void ref_call(const struct call_shape *s, struct call_operand a, struct call_operand b, real beta,
+              real *c, int64_t ldc)
 {
     cblas_rgemm(CblasRowMajor, s->kind == CALL_TN ? CblasTrans : CblasNoTrans,
                 s->kind == CALL_NT ? CblasTrans : CblasNoTrans, (int)s->rows, (int)s->cols,
-                (int)s->k, 1, a, (int)lda, b, (int)ldb, beta, c, (int)ldc);
+                (int)s->k, 1, a.p, (int)a.ld, b.p, (int)b.ld, beta, c, (int)ldc);
 }
 
 struct trial {
     struct call_shape s;
     int32_t down, across;
-    int64_t rows, cols; /* of all pieces */
-    int64_t lda, ldb;
-    real *a, *b, *c, *want;
+    int64_t rows, cols;       /* of all pieces */
+    struct call_operand a, b; /* of the two numbers below */
+    real *numbers[2], *c, *want;
     uint64_t state;
 };
 
@@ -43,10 +43,11 @@ static void pieces(const struct trial *t)
     for (int32_t i = 0; i < t->down; i++)
         for (int32_t j = 0; j < t->across; j++) {
             int64_t row = i * t->s.rows, col = j * t->s.cols;
-            const real *a = t->a + (t->s.kind == CALL_TN ? row : row * t->lda);
-            const real *b = t->b + (t->s.kind == CALL_NT ? col * t->ldb : col);
+            struct call_operand a = t->a, b = t->b;
 
-            ref_call(&t->s, a, t->lda, b, t->ldb, 0, t->want + row * t->cols + col, t->cols);
+            a.p += t->s.kind == CALL_TN ? row : row * a.ld;
+            b.p += t->s.kind == CALL_NT ? col * b.ld : col;
+            ref_call(&t->s, a, b, 0, t->want + row * t->cols + col, t->cols);
         }
 }
 
@@ -57,7 +58,7 @@ static int same_joined(struct trial *t)
     all.rows = t->rows;
     all.cols = t->cols;
     pieces(t);
-    ref_call(&all, t->a, t->lda, t->b, t->ldb, 0, t->c, t->cols);
+    ref_call(&all, t->a, t->b, 0, t->c, t->cols);
     return !memcmp(t->c, t->want, (size_t)(t->rows * t->cols) * sizeof(real));
 }
 
@@ -66,9 +67,9 @@ static int same_fused(struct trial *t)
     int64_t n = t->rows * t->cols;
 
     draw(t, t->c, n);
-    ref_call(&t->s, t->a, t->lda, t->b, t->ldb, 0, t->want, t->cols);
+    ref_call(&t->s, t->a, t->b, 0, t->want, t->cols);
     row_add(t->want, t->c, t->want, n);
-    ref_call(&t->s, t->a, t->lda, t->b, t->ldb, 1, t->c, t->cols);
+    ref_call(&t->s, t->a, t->b, 1, t->c, t->cols);
     return !memcmp(t->c, t->want, (size_t)n * sizeof(real));
 }
 
@@ -78,8 +79,8 @@ static int try_all(struct trial *t, int fused)
     int same = 1;
 
     for (int i = 0; same && i < TRIALS && elements < TRIED_ELEMENTS; i++) {
-        draw(t, t->a, t->rows * t->s.k);
-        draw(t, t->b, t->cols * t->s.k);
+        draw(t, t->numbers[0], t->rows * t->s.k);
+        draw(t, t->numbers[1], t->cols * t->s.k);
         same = fused ? same_fused(t) : same_joined(t);
         elements += t->rows * t->cols;
     }
@@ -94,16 +95,16 @@ static int try_shape(const struct call_shape *s, int32_t down, int32_t across)
 
     t.rows = t.down * s->rows;
     t.cols = t.across * s->cols;
-    t.lda = s->kind == CALL_TN ? t.rows : s->k;
-    t.ldb = s->kind == CALL_NT ? s->k : t.cols;
-    t.a = malloc((size_t)(t.rows * s->k) * sizeof(real));
-    t.b = malloc((size_t)(t.cols * s->k) * sizeof(real));
+    t.numbers[0] = malloc((size_t)(t.rows * s->k) * sizeof(real));
+    t.numbers[1] = malloc((size_t)(t.cols * s->k) * sizeof(real));
     t.c = malloc((size_t)(t.rows * t.cols) * sizeof(real));
     t.want = malloc((size_t)(t.rows * t.cols) * sizeof(real));
-    if (t.a && t.b && t.c && t.want)
+    t.a = (struct call_operand){t.numbers[0], s->kind == CALL_TN ? t.rows : s->k};
+    t.b = (struct call_operand){t.numbers[1], s->kind == CALL_NT ? s->k : t.cols};
+    if (t.numbers[0] && t.numbers[1] && t.c && t.want)
         same = try_all(&t, down == 0);
-    free(t.a);
-    free(t.b);
+    free(t.numbers[0]);
+    free(t.numbers[1]);
     free(t.c);
     free(t.want);
     return same;

@@ -2,8 +2,8 @@
  *
  * Bits are defined by one call for each piece and grain (gemm.c, weight_grad.c), because a piece is
  * what every layout has whole. Such a piece can be as narrow as d / 8, and its product then spends
- * more time on copying operands than on arithmetic. Whether a library gives an element the same bits
- * in a larger call depends on its kernels: with SkylakeX's each element is one chain of fused
+ * more time on copying operands than on arithmetic. Whether a library gives an element the same
+ * bits in a larger call depends on its kernels: with SkylakeX's each element is one chain of fused
  * multiply-adds wherever it stands, with Haswell's it is not. So it is not assumed but tried: once
  * for each shape, on random numbers, both ways. The answer decides speed alone. */
 #ifndef REF_CALLS_H
@@ -32,9 +32,15 @@ struct ref_calls {
     } known[CALLS_KNOWN];
 };
 
-/* c = beta c + the product; lda, ldb, ldc: elements from row to row as the operands are stored. */
-void ref_call(const struct call_shape *s, const real *a, int64_t lda, const real *b, int64_t ldb,
-              real beta, real *c, int64_t ldc);
+/* An operand as it is stored: ld elements from row to row. */
+struct call_operand {
+    const real *p;
+    int64_t ld;
+};
+
+/* c = beta c + the product; ldc elements from row to row of c. */
+void ref_call(const struct call_shape *s, struct call_operand a, struct call_operand b, real beta,
+              real *c, int64_t ldc);
 
 /* Nonzero when one call of [down rows, across cols] has the bits of its down x across pieces. */
 int ref_joins(struct ref_calls *calls, const struct call_shape *s, int32_t down, int32_t across);

@@ -81,12 +81,12 @@ static void product(const struct job *j, const struct block *r, int32_t grain, r
 
     for (int i = 0; i <= j->g->more; i++) {
         const struct pair *p = &j->pair[i];
-        const real *a = p->a.p + r->row * p->a.ld + grain * p->k;
-        const real *b = s.kind == CALL_NT ? p->b.p + r->col * p->b.ld + grain * p->k
-                                          : p->b.p + grain * p->k * p->b.ld + r->col;
+        struct call_operand a = {p->a.p + r->row * p->a.ld + grain * p->k, p->a.ld};
+        struct call_operand b = {p->b.p, p->b.ld};
 
+        b.p += s.kind == CALL_NT ? r->col * b.ld + grain * p->k : grain * p->k * b.ld + r->col;
         s.k = p->k;
-        ref_call(&s, a, p->a.ld, b, p->b.ld, i == 0 ? beta : 1, out, ld);
+        ref_call(&s, a, b, i == 0 ? beta : 1, out, ld);
     }
 }
 

@@ -1,6 +1,6 @@
 /* dw += dy' x, a tree over samples. The bits are those of blocks whose shape depends on that of a
- * grain of dw alone, one call of OpenBLAS for each block and sample; calls.h tells where larger ones
- * have the same bits, and where the call may add its product itself. */
+ * grain of dw alone, one call of OpenBLAS for each block and sample; calls.h tells where larger
+ * ones have the same bits, and where the call may add its product itself. */
 #include "ref/blocks.h"
 #include "ref/calls.h"
 #include "ref/ref.h"
@@ -49,8 +49,8 @@ static void leaf(const struct job *j, const struct block *r, int64_t sample, rea
     struct call_shape s = {CALL_TN, r->rows, r->cols, j->rows};
     int64_t row = sample * j->rows;
 
-    ref_call(&s, j->dy.p + row * j->dy.ld + r->row, j->dy.ld, j->x.p + row * j->x.ld + r->col,
-             j->x.ld, beta, out, ld);
+    ref_call(&s, (struct call_operand){j->dy.p + row * j->dy.ld + r->row, j->dy.ld},
+             (struct call_operand){j->x.p + row * j->x.ld + r->col, j->x.ld}, beta, out, ld);
 }
 
 /* buf[rows, cols] = sum of samples [lo, hi); what follows buf is used for right branches. */

@@ -138,8 +138,8 @@ static int threads_of(const struct launch *job, int cores)
     return cores / job->ranks > 0 ? cores / job->ranks : 1;
 }
 
-/* Where threads share cores, who waits must not spin; where each has its own, the runtime's habit of
- * spinning for a while first makes a step a tenth shorter. What the user set is passed on. */
+/* Where threads share cores, who waits must not spin; where each has its own, the runtime's habit
+ * of spinning for a while first makes a step a tenth shorter. What the user set is passed on. */
 static void choose_wait(struct command_line *line, int shared)
 {
     const char *set = getenv("OMP_WAIT_POLICY");

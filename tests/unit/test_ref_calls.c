@@ -33,11 +33,11 @@ static struct tensor stored(struct ref_case *c, int64_t rows, int64_t cols, int 
 static void call(const struct call_shape *s, const struct tensor *a, const struct tensor *b,
                  int64_t row, int64_t col, float beta, struct tensor *y)
 {
-    const float *pa = (const float *)a->data + (s->kind == CALL_TN ? row : row * a->stride);
-    const float *pb = (const float *)b->data + (s->kind == CALL_NT ? col * b->stride : col);
+    struct call_operand pa = {a->data, a->stride}, pb = {b->data, b->stride};
 
-    ref_call(s, pa, a->stride, pb, b->stride, beta, (float *)y->data + row * y->stride + col,
-             y->stride);
+    pa.p += s->kind == CALL_TN ? row : row * pa.ld;
+    pb.p += s->kind == CALL_NT ? col * pb.ld : col;
+    ref_call(s, pa, pb, beta, (float *)y->data + row * y->stride + col, y->stride);
 }
 
 START_TEST(a_yes_holds_for_other_numbers)
