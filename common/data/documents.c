@@ -1,4 +1,4 @@
-#include "common/data/documents.h"
+#include "common/data/documents_long.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +18,7 @@ void documents_close(struct documents_reader *r)
     if (r->open)
         input_close(&r->input);
     free(r->buffer);
+    documents_long_free(&r->part);
     *r = (struct documents_reader){0};
 }
 
@@ -82,6 +83,7 @@ static enum status open_next(struct documents_reader *r)
     TRY(input_open(&r->input, r->paths[r->file], r->options->stop));
     r->open = 1;
     r->line = 1;
+    r->within = 0;
     r->json = is_json(r->paths[r->file], r->options);
     TRY(refill(r));
     return pass_mark(r);
@@ -97,12 +99,14 @@ static void close_file(struct documents_reader *r)
 
 /* ---- documents ---- */
 
-/* Appends the next line with its end; *lf: it has one; *n: its bytes, 0 at the end of the file. */
-static enum status read_line(struct byte_list *out, struct documents_reader *r, int64_t *n, int *lf)
+/* Appends the next line with its end, or at least `most` bytes of it; *lf: its end is there; *n:
+ * its bytes, 0 at the end of the file. */
+static enum status read_line(struct byte_list *out, struct documents_reader *r, int64_t most,
+                             int64_t *n, int *lf)
 {
     *n = 0;
     *lf = 0;
-    while (!*lf) {
+    while (!*lf && *n < most) {
         const char *start, *end;
         int64_t some;
 
@@ -111,24 +115,15 @@ static enum status read_line(struct byte_list *out, struct documents_reader *r, 
         if (r->at == r->end)
             break;
         start = r->buffer + r->at;
-        end = memchr(start, '\n', r->end - r->at);
-        some = end ? end - start + 1 : (int64_t)(r->end - r->at);
+        some = (int64_t)(r->end - r->at) < most ? (int64_t)(r->end - r->at) : most;
+        end = memchr(start, '\n', (size_t)some);
+        some = end ? end - start + 1 : some;
         TRY(list_bytes_add(out, start, some));
         r->at += (size_t)some;
         *n += some;
         *lf = end != NULL;
     }
     r->line += *lf;
-    return ST_OK;
-}
-
-/* The rest of the file. */
-static enum status read_file(struct byte_list *out, struct documents_reader *r)
-{
-    while (r->at < r->end) {
-        TRY(list_bytes_add(out, r->buffer + r->at, (int64_t)(r->end - r->at)));
-        TRY(refill(r));
-    }
     return ST_OK;
 }
 
@@ -140,39 +135,60 @@ static int is_separator(const char *line, int64_t n, int lf, const char *separat
     return length == (int64_t)strlen(separator) && !memcmp(line, separator, (size_t)length);
 }
 
-/* Lines up to a separator or the end of the file. */
-static enum status read_separated(struct byte_list *out, struct documents_reader *r)
+/* More of a document that ends with the file. */
+static enum status read_file(struct byte_list *out, struct documents_reader *r, int64_t most,
+                             int *ended)
 {
-    for (;;) {
-        int64_t line = out->count, n;
-        int lf;
+    int64_t some = (int64_t)(r->end - r->at) < most ? (int64_t)(r->end - r->at) : most;
 
-        TRY(read_line(out, r, &n, &lf));
-        if (n == 0)
-            return ST_OK;
-        if (is_separator(out->bytes + line, n, lf, r->options->separator)) {
-            out->count = line;
-            return ST_OK;
-        }
-    }
+    TRY(list_bytes_add(out, r->buffer + r->at, some));
+    r->at += (size_t)some;
+    if (r->at == r->end)
+        TRY(refill(r));
+    *ended = r->at == r->end;
+    return ST_OK;
 }
 
-static enum status read_json(struct byte_list *out, struct documents_reader *r)
+/* A line, or some of it, of a document that ends with a separator. */
+static enum status read_separated(struct byte_list *out, struct documents_reader *r, int64_t most,
+                                  int *ended)
+{
+    int64_t line = out->count, least = (int64_t)strlen(r->options->separator) + 3, n;
+    int lf;
+
+    TRY(read_line(out, r, most > least ? most : least, &n, &lf));
+    *ended = n == 0;
+    if (n > 0 && !r->within && is_separator(out->bytes + line, n, lf, r->options->separator)) {
+        out->count = line;
+        *ended = 1;
+    }
+    r->within = n > 0 && !lf;
+    return ST_OK;
+}
+
+static enum status read_json(struct byte_list *out, struct documents_reader *r, int64_t most,
+                             int *ended)
 {
     int64_t n;
     int lf;
 
-    TRY(read_line(out, r, &n, &lf));
+    TRY(read_line(out, r, most, &n, &lf));
     out->count -= lf;
+    *ended = lf || n == 0;
     return ST_OK;
 }
 
-/* One more document of the open file. An empty one of JSON lines is a blank line. */
-static enum status read_document(struct documents_batch *b, struct documents_reader *r)
+enum status documents_more(struct byte_list *out, struct documents_reader *r, int64_t most,
+                           int *ended)
 {
-    struct documents_raw raw = {
-        .begin = b->text.count, .line = r->line, .file = r->file, .json = r->json};
+    if (r->json)
+        return read_json(out, r, most, ended);
+    return r->options->separator ? read_separated(out, r, most, ended)
+                                 : read_file(out, r, most, ended);
+}
 
+enum status documents_put(struct documents_batch *b, const struct documents_raw *raw)
+{
     if (b->n == b->room) {
         int64_t room = b->room ? 2 * b->room : 256;
         struct documents_raw *more = realloc(b->raw, (size_t)room * sizeof *more);
@@ -182,16 +198,32 @@ static enum status read_document(struct documents_batch *b, struct documents_rea
         b->raw = more;
         b->room = room;
     }
-    if (r->json)
-        TRY(read_json(&b->text, r));
-    else if (r->options->separator)
-        TRY(read_separated(&b->text, r));
-    else
-        TRY(read_file(&b->text, r));
-    raw.n = b->text.count - raw.begin;
-    b->raw[b->n] = raw;
-    b->n += !r->json || raw.n > 0;
+    b->raw[b->n] = *raw;
+    b->raw[b->n++].n = b->text.count - raw->begin;
     return ST_OK;
+}
+
+/* One more document of the open file, or the first part of a long one. An empty one of JSON lines
+ * is a blank line. */
+static enum status read_document(struct documents_batch *b, struct documents_reader *r,
+                                 int64_t bytes)
+{
+    const struct tokenizer *t = r->options->tokenizer;
+    int64_t begin = b->text.count;
+    struct documents_raw raw = {
+        .begin = begin, .line = r->line, .file = r->file, .json = (short)r->json};
+    int ended = 0;
+
+    while (!ended) {
+        if (t && t->border && b->text.count - begin >= bytes) {
+            TRY(documents_long_begin(&r->part, r, &raw, b->text.bytes + begin,
+                                     b->text.count - begin));
+            b->text.count = begin;
+            return documents_long_part(b, r, bytes);
+        }
+        TRY(documents_more(&b->text, r, bytes, &ended));
+    }
+    return r->json && b->text.count == begin ? ST_OK : documents_put(b, &raw);
 }
 
 /* Nonzero when the open file has more bytes. */
@@ -209,13 +241,17 @@ enum status documents_read(struct documents_batch *b, struct documents_reader *r
 
     b->text.count = b->n = 0;
     while (b->text.count < bytes && b->n < bytes) {
+        if (r->part.on) {
+            TRY(documents_long_part(b, r, bytes));
+            continue;
+        }
         if (!r->open && r->file == r->files)
             return ST_OK;
         if (!r->open)
             TRY(open_next(r));
         TRY(more(&left, r));
         if (left)
-            TRY(read_document(b, r));
+            TRY(read_document(b, r, bytes));
         else
             close_file(r);
     }

@@ -1,14 +1,9 @@
 /* The text of a document: out of its JSON, in valid UTF-8. */
 #include "common/base/utf8.h"
-#include "common/data/documents.h"
+#include "common/data/documents_long.h"
 
 #include <jansson.h>
 #include <string.h>
-
-struct place {
-    const char *path;
-    int64_t line;
-};
 
 /* ---- UTF-8 ---- */
 
@@ -52,10 +47,8 @@ static int64_t lines_before(const char *text, int64_t n)
     return lines;
 }
 
-/* Appends text as the policy says; appends nothing when it is to be left out. */
-static enum status take_utf8(struct byte_list *out, struct documents_counts *counts,
-                             const char *text, int64_t n, struct place place,
-                             enum documents_policy policy)
+enum status documents_utf8(struct byte_list *out, struct documents_counts *counts, const char *text,
+                           int64_t n, struct documents_place place, enum documents_policy policy)
 {
     int64_t bad = (int64_t)utf8_invalid((const unsigned char *)text, (size_t)n);
 
@@ -76,6 +69,8 @@ static enum status take_utf8(struct byte_list *out, struct documents_counts *cou
 }
 
 /* ---- JSON ---- */
+
+enum { PARSING = JSON_ALLOW_NUL | JSON_DECODE_ANY | JSON_REJECT_DUPLICATES };
 
 static const char *type_name(const json_t *value)
 {
@@ -98,7 +93,7 @@ static const char *type_name(const json_t *value)
 
 /* The text under key in the parsed line. */
 static enum status find_text(const json_t **text, const json_t *line, const char *key,
-                             struct place place)
+                             struct documents_place place)
 {
     if (!json_is_object(line))
         return fail(ST_EFORMAT, "%s:%lld: the line holds %s; an object with the key '%s' is needed",
@@ -113,12 +108,28 @@ static enum status find_text(const json_t **text, const json_t *line, const char
     return ST_OK;
 }
 
-/* out[from ..) is a line of JSON, and becomes the text in it. */
-static enum status parse(struct byte_list *out, int64_t from, const char *key, struct place place)
+enum status documents_json(const char *line, int64_t n, const char *key,
+                           struct documents_place place)
 {
     json_error_t error;
-    json_t *line = json_loadb(out->bytes + from, (size_t)(out->count - from),
-                              JSON_ALLOW_NUL | JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &error);
+    json_t *json = json_loadb(line, (size_t)n, PARSING, &error);
+    const json_t *text;
+    enum status st;
+
+    if (!json)
+        return fail(ST_EFORMAT, "%s:%lld: not valid JSON: around the text: %s", place.path,
+                    (long long)place.line, error.text);
+    st = find_text(&text, json, key, place);
+    json_decref(json);
+    return st;
+}
+
+/* out[from ..) is a line of JSON, and becomes the text in it. */
+static enum status parse(struct byte_list *out, int64_t from, const char *key,
+                         struct documents_place place)
+{
+    json_error_t error;
+    json_t *line = json_loadb(out->bytes + from, (size_t)(out->count - from), PARSING, &error);
     const json_t *text = NULL;
     enum status st;
 
@@ -144,7 +155,7 @@ static int is_blank(const char *text, int64_t n)
     return 1;
 }
 
-static void look(struct documents_counts *counts, const char *text, int64_t n)
+void documents_look(struct documents_counts *counts, const char *text, int64_t n)
 {
     counts->empty += n == 0;
     if (n > 0) {
@@ -153,25 +164,39 @@ static void look(struct documents_counts *counts, const char *text, int64_t n)
     }
 }
 
+/* A part is clean; what its document holds is counted at its end. */
+static enum status part_text(struct byte_list *out, struct documents_counts *counts,
+                             const struct documents_raw *raw, const char *text)
+{
+    counts->skipped += raw->part == DOCUMENTS_DROP;
+    counts->replaced += (raw->found & DOCUMENTS_REPLACED) != 0;
+    counts->nul += (raw->found & DOCUMENTS_NUL) != 0;
+    counts->cr += (raw->found & DOCUMENTS_CR) != 0;
+    return list_bytes_add(out, text, raw->n);
+}
+
 enum status documents_text(struct byte_list *out, int64_t *n, struct documents_counts *counts,
                            const struct documents_batch *b, int64_t i, const char *const *paths,
                            const struct documents_options *options)
 {
     const struct documents_raw *raw = &b->raw[i];
     const char *text = b->text.bytes + raw->begin;
-    struct place place = {.path = paths[raw->file], .line = raw->line};
+    struct documents_place place = {.path = paths[raw->file], .line = raw->line};
     int64_t from = out->count, skipped = counts->skipped;
 
+    *n = raw->n;
+    if (raw->part != DOCUMENTS_WHOLE)
+        return part_text(out, counts, raw, text);
     *n = 0;
     if (raw->json && is_blank(text, raw->n))
         return ST_OK;
     if (raw->n > 0) /* what is not UTF-8 in a line of JSON is so inside its texts */
-        TRY(take_utf8(out, counts, text, raw->n, place, options->invalid));
+        TRY(documents_utf8(out, counts, text, raw->n, place, options->invalid));
     if (counts->skipped > skipped)
         return ST_OK;
     if (raw->json)
         TRY(parse(out, from, options->key, place));
     *n = out->count - from;
-    look(counts, out->bytes + from, *n);
+    documents_look(counts, out->bytes + from, *n);
     return ST_OK;
 }

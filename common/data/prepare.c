@@ -53,17 +53,18 @@ static enum status encode_document(struct slot *s, const struct crew *c, int64_t
 {
     const struct documents_raw *raw = &s->batch.raw[i];
     int64_t n;
-    enum status st;
+    enum status st = ST_OK;
 
     s->text.count = 0;
     TRY(documents_text(&s->text, &n, &s->counts, &s->batch, i, c->o->paths, &c->o->documents));
     s->bytes += n;
-    if (n == 0)
+    if (n == 0 && raw->part != DOCUMENTS_END)
         return ST_OK;
-    st = tokenizer_encode(&s->ids, c->t, s->text.bytes, n, TOKENIZER_PLAIN);
+    if (n > 0)
+        st = tokenizer_encode(&s->ids, c->t, s->text.bytes, n, TOKENIZER_PLAIN);
     if (st != ST_OK)
         status_prefix("%s:%lld: ", c->o->paths[raw->file], (long long)raw->line);
-    if (st == ST_OK && c->o->end_ids)
+    if (st == ST_OK && c->o->end_ids && raw->part != DOCUMENTS_BEGIN)
         st = list_tokens_add(&s->ids, &c->t->end, 1);
     return st;
 }
@@ -156,9 +157,15 @@ static enum status begin_crew(struct crew *c, const struct tokenizer *t,
 
 /* ---- reading and writing ---- */
 
-static enum status write_document(struct shard_write *w, const int32_t *ids, int64_t n)
+/* The n ids of a document, or of a part of one. */
+static enum status write_document(struct shard_write *w, const int32_t *ids, int64_t n, int part)
 {
-    TRY(shard_write_tokens(w, ids, n));
+    if (n > 0)
+        TRY(shard_write_tokens(w, ids, n));
+    if (part == DOCUMENTS_DROP)
+        return shard_write_drop(w);
+    if (part == DOCUMENTS_BEGIN || w->length == 0)
+        return ST_OK;
     TRY(shard_write_sequence(w));
     return shard_write_document(w);
 }
@@ -171,8 +178,7 @@ static enum status write_batch(struct prepare_state *state, struct shard_write *
     if (s->status != ST_OK)
         return fail(s->status, "%s", s->message);
     for (int64_t i = 0; i < s->batch.n; i++) {
-        if (s->ends[i] > begin)
-            TRY(write_document(w, s->ids.ids + begin, s->ends[i] - begin));
+        TRY(write_document(w, s->ids.ids + begin, s->ends[i] - begin, s->batch.raw[i].part));
         begin = s->ends[i];
     }
     state->bytes += s->bytes;
@@ -277,6 +283,7 @@ static enum status run(struct prepare_state *state, const struct tokenizer *t,
 enum status prepare(struct prepare_state *state, const struct tokenizer *t,
                     const struct prepare_options *o)
 {
+    struct documents_options documents = o->documents;
     struct documents_reader reader;
     struct shard_write writer;
     enum status st;
@@ -286,8 +293,9 @@ enum status prepare(struct prepare_state *state, const struct tokenizer *t,
         return fail(ST_ECONFIG,
                     "tokenizer '%s' has no token for the end of a document; give --no-eod",
                     t->name ? t->name : t->kind);
+    documents.tokenizer = t;
     TRY(input_sizes(&state->size, o->paths, o->files));
-    TRY(documents_open(&reader, o->paths, o->files, &o->documents));
+    TRY(documents_open(&reader, o->paths, o->files, &documents));
     st = shard_write_open(&writer, o->output, o->format, t->vocab, o->overwrite);
     if (st == ST_OK) {
         st = run(state, t, &reader, &writer, o);

@@ -3,8 +3,9 @@
  *
  * One thread reads and writes, the others tokenise batches of documents; batches are written in
  * the order in which they were read, so that the result does not depend on the number of threads.
- * At most 2 threads + 2 batches of PREPARE_BATCH bytes are under way. A document is held whole:
- * memory grows with the largest one, not with the input.
+ * At most 2 threads + 2 batches of PREPARE_BATCH bytes are under way. A document that is longer
+ * comes in parts (documents.h), and memory grows neither with it nor with the input; only where the
+ * tokenizer has no known borders a document is held whole.
  */
 #ifndef COMMON_DATA_PREPARE_H
 #define COMMON_DATA_PREPARE_H

@@ -180,6 +180,18 @@ enum status shard_write_document(struct shard_write *w)
     return ST_OK;
 }
 
+enum status shard_write_drop(struct shard_write *w)
+{
+    int64_t bytes = w->length * w->width;
+
+    if (fflush(w->tokens) != 0 || fseeko(w->tokens, -bytes, SEEK_CUR) != 0 ||
+        ftruncate(fileno(w->tokens), ftello(w->tokens)) != 0)
+        return cannot_write(w->part);
+    w->count -= w->length;
+    w->length = 0;
+    return ST_OK;
+}
+
 /* ---- the end ---- */
 
 /* Reads the lengths back, a piece at a time, and writes the offsets behind them. */

@@ -48,6 +48,9 @@ enum status shard_write_tokens(struct shard_write *w, const int32_t *ids, int64_
 enum status shard_write_sequence(struct shard_write *w);
 enum status shard_write_document(struct shard_write *w);
 
+/* Takes the tokens since the last sequence back. Errors: ST_EIO. */
+enum status shard_write_drop(struct shard_write *w);
+
 /* Completes the files, waits until they are on disk and gives them their names. Ends w in any case;
  * after a failure nothing is left behind, and files of those names that were there before are as
  * they were (only a failing rename itself can lose an old index). Errors: ST_EIO; ST_EFORMAT when

@@ -155,3 +155,27 @@ const struct added_token *added_next(int64_t *begin, int64_t *end, const struct 
     *begin = *end = n;
     return NULL;
 }
+
+int64_t added_longest(const struct added *a)
+{
+    int64_t most = 0;
+
+    for (int32_t i = 0; i < a->count && a->plain; i++)
+        most = a->tokens[i].n > most ? a->tokens[i].n : most;
+    return most;
+}
+
+int added_touches(const struct added *a, const unsigned char *text, int64_t n, int64_t at)
+{
+    int64_t reach = added_longest(a);
+
+    for (int64_t begin = at > reach ? at - reach : 0; reach > 0 && begin <= at; begin++)
+        for (int32_t i = a->first[text[begin]]; i < a->first[text[begin] + 1]; i++) {
+            const struct added_token *t = &a->tokens[i];
+
+            if (begin + t->n >= at && n - begin >= t->n &&
+                memcmp(text + begin, t->text, (size_t)t->n) == 0)
+                return 1;
+        }
+    return 0;
+}

@@ -37,4 +37,11 @@ void added_close(struct added *a);
 const struct added_token *added_next(int64_t *begin, int64_t *end, const struct added *a,
                                      const unsigned char *text, int64_t n, int64_t at, int special);
 
+/* Bytes of the longest text; 0 when all are special. */
+int64_t added_longest(const struct added *a);
+
+/* Whether the text of one, special or not, goes across text[at], ends or begins there. Never when
+ * all are special. at + added_longest(a) <= n. */
+int added_touches(const struct added *a, const unsigned char *text, int64_t n, int64_t at);
+
 #endif

@@ -15,6 +15,15 @@ static enum status encode(struct token_list *out, const struct tokenizer *t, con
     return ST_OK;
 }
 
+static int64_t border(int64_t *next, const struct tokenizer *t, const void *bytes, int64_t n,
+                      int64_t least)
+{
+    (void)t;
+    (void)bytes;
+    *next = n - 1;
+    return n - 1 >= least && n > 1 ? n - 1 : -1;
+}
+
 static struct token_piece piece(const struct tokenizer *t, int32_t id)
 {
     /* All bytes in their order: the text of id i is one byte at i. */
@@ -42,4 +51,5 @@ void bytes_open(struct tokenizer *t)
     t->identity = hash_text("bytes");
     t->encode = encode;
     t->piece = piece;
+    t->border = border;
 }

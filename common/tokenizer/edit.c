@@ -38,9 +38,8 @@ enum status edit_add(struct edits *e, enum edit_kind kind, const char *from, con
 
 /* ---- normal forms ---- */
 
-/* Characters that the form does not change and does not join with the one before. For NFC: all
- * below U+0300, quotes and dashes, and the Chinese characters that are most used. */
-static int inert(int32_t code, enum edit_kind kind)
+/* For NFC: all below U+0300, quotes and dashes, and the Chinese characters that are most used. */
+int edit_inert(int32_t code, enum edit_kind kind)
 {
     if (kind != EDIT_NFC)
         return code < 0x80;
@@ -55,11 +54,11 @@ static int64_t group(int *changes, const unsigned char *text, int64_t n, int64_t
     int length;
     int32_t code = scan_code(&length, text, n, at);
 
-    *changes = code >= 0 && !inert(code, kind);
+    *changes = code >= 0 && !edit_inert(code, kind);
     at += length;
     while (code >= 0 && at < n && text[at] >= 0x80) {
         code = scan_code(&length, text, n, at);
-        if (code < 0 || inert(code, kind))
+        if (code < 0 || edit_inert(code, kind))
             break;
         *changes = 1;
         at += length;

@@ -34,6 +34,10 @@ struct edits {
  * too long. */
 enum status edit_add(struct edits *e, enum edit_kind kind, const char *from, const char *to);
 
+/* Whether that normal form (EDIT_NFC to EDIT_NFKD) neither changes a character, given as its code
+ * point, nor joins it with one before it. Not all such characters are known here. */
+int edit_inert(int32_t code, enum edit_kind kind);
+
 /* Applies all edits to the *n bytes at *text, which point to the result then: still the text itself
  * when no edit changed it, else one of the two buffers. first: the text is the beginning of what
  * the user gave. Errors: ST_ENOMEM. */

@@ -1,5 +1,7 @@
 #include "common/tokenizer/recipe.h"
 
+#include "common/tokenizer/border.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -113,6 +115,12 @@ static struct token_piece piece(const struct tokenizer *t, int32_t id)
     return (struct token_piece){vocab_text_of(&r->vocab, id), e->text_n, e->special};
 }
 
+static int64_t border(int64_t *next, const struct tokenizer *t, const void *bytes, int64_t n,
+                      int64_t least)
+{
+    return border_last(next, t->data, bytes, n, least);
+}
+
 static void close_recipe(struct tokenizer *t)
 {
     recipe_close(t->data);
@@ -156,6 +164,7 @@ enum status recipe_finish(struct tokenizer *t, struct recipe *r, const char *kin
     t->data = r;
     t->encode = recipe_encode;
     t->piece = piece;
+    t->border = border_known(r) ? border : NULL;
     t->close = close_recipe;
     return ST_OK;
 }

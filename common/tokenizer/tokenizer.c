@@ -125,6 +125,12 @@ enum status tokenizer_encode(struct token_list *out, const struct tokenizer *t, 
     return t->encode(out, t, bytes, n, how);
 }
 
+int64_t tokenizer_border(int64_t *next, const struct tokenizer *t, const void *bytes, int64_t n,
+                         int64_t least)
+{
+    return t->border ? t->border(next, t, bytes, n, least) : -1;
+}
+
 static enum status no_such_id(const struct tokenizer *t, int32_t id, const char *where)
 {
     return fail(ST_EFORMAT, "%s id %d; tokenizer '%s' has ids 0 to %d", where, (int)id, t->name,

@@ -42,10 +42,13 @@ struct tokenizer {
     uint64_t identity;       /* hash of the file, or of the name: tells another tokenizer */
     void *data;              /* what the kind needs; owned, NULL for "bytes" */
 
-    /* See tokenizer_encode, tokenizer_piece (the id is in range), tokenizer_close. */
+    /* See tokenizer_encode, tokenizer_piece (the id is in range), tokenizer_border,
+     * tokenizer_close. */
     enum status (*encode)(struct token_list *out, const struct tokenizer *t, const void *bytes,
                           int64_t n, unsigned how);
     struct token_piece (*piece)(const struct tokenizer *t, int32_t id);
+    int64_t (*border)(int64_t *next, const struct tokenizer *t, const void *bytes, int64_t n,
+                      int64_t least); /* NULL: none is known */
     void (*close)(struct tokenizer *t);
 };
 
@@ -65,6 +68,13 @@ int tokenizer_in(const char *folder);
  * ST_ENOMEM. */
 enum status tokenizer_encode(struct token_list *out, const struct tokenizer *t, const void *bytes,
                              int64_t n, unsigned how);
+
+/* Where a long text, of which n bytes are known, may be cut: the last place of [least, n) such that
+ * what stands before it and what follows from *next on, each given to tokenizer_encode with
+ * TOKENIZER_PLAIN as a text of its own, have the ids of both together, whatever follows. Valid
+ * UTF-8. -1: none is known there, or none at all for this tokenizer (border.h). Any thread. */
+int64_t tokenizer_border(int64_t *next, const struct tokenizer *t, const void *bytes, int64_t n,
+                         int64_t least);
 
 /* Appends the bytes of n ids, the beginning of a text; see decoder.h for ids that come one by one.
  * Errors: ST_EFORMAT for an id outside the vocabulary, with its place; ST_ENOMEM. */

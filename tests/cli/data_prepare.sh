@@ -24,6 +24,12 @@ for threads in 2 3 8; do
     same_files "$threads threads as one" "$d/many" "$d/one"
 done
 
+# One document, which comes in parts.
+prepare "a document" "$SOURCE/examples/data/tinyshakespeare/train.txt" -j 1 -o "$d/one" --overwrite
+prepare "a document, 3 threads" "$SOURCE/examples/data/tinyshakespeare/train.txt" -j 3 \
+    -o "$d/many" --overwrite
+same_files "a document in parts: 3 threads as one" "$d/many" "$d/one"
+
 # The same text as JSON lines, packed, through a pipe.
 sed 's/\\/\\\\/g; s/"/\\"/g' "$text" |
     awk 'BEGIN { q = "\"" } $0 == "" { if (n) print "{" q "id" q ": 1, " q "body" q ": " q t q "}"; t = ""; n = 0; next }
@@ -151,14 +157,33 @@ if ! grep -q __asan_init "$NARROWS"; then
     # What the program says of its own peak, less that of a small text: libraries of a build with
     # CUDA take more than 64 MB before anything is read.
     peak() {
-        direct data prepare -t bytes "$d/$1.txt" -s '' -o "$d/$1"
+        file=$1
+        shift
+        direct data prepare -t bytes "$d/$file" -o "$d/out" --overwrite "$@"
         cat "$dir/out" "$dir/err" | sed -n 's/.*memory at most \([0-9.]*\) MiB.*/\1/p'
     }
+    little() {
+        expect "D07 in at most 64 MB of memory: $1 ($least MiB for 0.1 MB, $most for 200 MB)" \
+            awk -v a="$least" -v b="$most" 'BEGIN { exit !(a > 1 && b > 1 && b - a < 61) }'
+    }
     head -c 100000 "$d/large.txt" >"$d/small.txt"
-    least=$(peak small)
-    most=$(peak large)
-    expect "D07 in at most 64 MB of memory ($least MiB for 0.1 MB, $most for 200 MB)" \
-        awk -v a="$least" -v b="$most" 'BEGIN { exit !(a > 1 && b > 1 && b - a < 61) }'
-    expect "D07 all of it" test "$(wc -c <"$d/large.bin")" -gt 400000000
+    least=$(peak small.txt -s '')
+    most=$(peak large.txt -s '')
+    little "thousands of documents"
+    expect "D07 all of it" test "$(wc -c <"$d/out.bin")" -gt 400000000
+    # The same as one document, and as one line of JSON.
+    most=$(peak large.txt)
+    little "one document"
+    same "D07 all of it, and its end" "$(wc -c <"$d/out.bin")" $((2 * $(wc -c <"$d/large.txt") + 2))
+    mv "$d/out.bin" "$d/whole.bin"
+    {
+        printf '{"id": 1, "text": "'
+        sed 's/$/\\n/' "$d/large.txt" | tr -d '\n'
+        echo '"}'
+    } >"$d/large.jsonl"
+    rm "$d/large.txt"
+    most=$(peak large.jsonl)
+    little "one line of JSON"
+    expect "D07 the same tokens" cmp "$d/out.bin" "$d/whole.bin"
 fi
 finish
