@@ -7,8 +7,8 @@
  * blank lines are passed over. A byte-order mark of UTF-8 before the first byte of a file is left
  * out; one of UTF-16 or UTF-32 refuses the file. All other bytes, CR and NUL too, are the text's.
  *
- * A document that is longer than what is asked for at a time comes in parts, cleaned already, when a
- * tokenizer with known borders is given: memory does not grow with it.
+ * A document that is longer than what is asked for at a time comes in parts, cleaned already, when
+ * a tokenizer with known borders is given: memory does not grow with it.
  */
 #ifndef COMMON_DATA_DOCUMENTS_H
 #define COMMON_DATA_DOCUMENTS_H
@@ -105,9 +105,9 @@ void documents_batch_free(struct documents_batch *b);
 int64_t documents_taken(const struct documents_reader *r);
 
 /* The text of document i of b, or of that part, appended to out; *n its bytes, 0 for a document to
- * leave out. Adds to counts. Local to its arguments: any thread. Errors: ST_EFORMAT for JSON that is broken, a key
- * that is missing or holds no text, and for what is not UTF-8 under REFUSE: with file and line;
- * ST_ENOMEM. */
+ * leave out. Adds to counts. Local to its arguments: any thread. Errors: ST_EFORMAT for JSON that
+ * is broken, a key that is missing or holds no text, and for what is not UTF-8 under REFUSE: with
+ * file and line; ST_ENOMEM. */
 enum status documents_text(struct byte_list *out, int64_t *n, struct documents_counts *counts,
                            const struct documents_batch *b, int64_t i, const char *const *paths,
                            const struct documents_options *options);

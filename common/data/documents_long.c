@@ -1,5 +1,5 @@
-/* A document in parts: its bytes are read some at a time, made valid UTF-8, taken out of their JSON,
- * and handed out up to the last border of the tokenizer. */
+/* A document in parts: its bytes are read some at a time, made valid UTF-8, taken out of their
+ * JSON, and handed out up to the last border of the tokenizer. */
 #include "common/data/documents_long.h"
 
 #include <string.h>

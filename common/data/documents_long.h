@@ -13,8 +13,8 @@ struct documents_place {
     int64_t line;
 };
 
-/* Appends at least one and about `most` bytes of the document that r is in, as they lie in the file;
- * *ended: no more belong to it. Errors as documents_read. */
+/* Appends at least one and about `most` bytes of the document that r is in, as they lie in the
+ * file; *ended: no more belong to it. Errors as documents_read. */
 enum status documents_more(struct byte_list *out, struct documents_reader *r, int64_t most,
                            int *ended);
 
@@ -33,7 +33,8 @@ enum status documents_json(const char *line, int64_t n, const char *key,
 /* Counts what a document, or a piece of one, holds. */
 void documents_look(struct documents_counts *counts, const char *text, int64_t n);
 
-/* From now on the document raw, of which the n bytes were read, comes in parts. Errors: ST_ENOMEM. */
+/* From now on the document raw, of which the n bytes were read, comes in parts. Errors:
+ * ST_ENOMEM. */
 enum status documents_long_begin(struct documents_long *l, const struct documents_reader *r,
                                  const struct documents_raw *raw, const char *bytes, int64_t n);
 

@@ -4,8 +4,8 @@
  * stands further away. For byte-level tokenizers with the words of GPT-2 or cl100k_base (LLaMA 3,
  * Qwen 2) that is between a letter or digit and an ASCII character that is neither: no word of
  * theirs goes across. For those with a mark for spaces (SentencePiece's, llama2.c's) it is a space
- * between a letter or digit and another: no token goes across a gap. Before an ASCII character every
- * normal form may be cut, and added tokens that touch the place rule it out. Tokenizers with
+ * between a letter or digit and another: no token goes across a gap. Before an ASCII character
+ * every normal form may be cut, and added tokens that touch the place rule it out. Tokenizers with
  * regular expressions of their own, or with edits that could go across, have no known borders.
  */
 #ifndef COMMON_TOKENIZER_BORDER_H

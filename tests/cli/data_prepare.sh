@@ -153,6 +153,7 @@ if ! grep -q __asan_init "$NARROWS"; then
         cat "$SOURCE/examples/data/tinyshakespeare/train.txt"
         i=$((i + 1))
     done >"$d/large.txt"
+    echo >>"$d/large.txt" # so that lines of JSON can be made of its lines
     expect "D07 200 MB" test "$(wc -c <"$d/large.txt")" -gt 200000000
     # What the program says of its own peak, less that of a small text: libraries of a build with
     # CUDA take more than 64 MB before anything is read.
