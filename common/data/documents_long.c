@@ -73,7 +73,7 @@ static enum status clean_bytes(struct byte_list *out, struct documents_long *l,
 
     if (n > 0 && !l->counts.skipped)
         TRY(documents_utf8(out, &l->counts, l->bytes.bytes, n, place, r->options->invalid));
-    l->line += l->raw.json ? 0 : lines_in(l->bytes.bytes, n);
+    l->line += l->raw.json || n == 0 ? 0 : lines_in(l->bytes.bytes, n);
     drop_front(&l->bytes, n);
     return ST_OK;
 }

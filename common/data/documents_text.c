@@ -180,7 +180,7 @@ enum status documents_text(struct byte_list *out, int64_t *n, struct documents_c
                            const struct documents_options *options)
 {
     const struct documents_raw *raw = &b->raw[i];
-    const char *text = b->text.bytes + raw->begin;
+    const char *text = raw->n > 0 ? b->text.bytes + raw->begin : "";
     struct documents_place place = {.path = paths[raw->file], .line = raw->line};
     int64_t from = out->count, skipped = counts->skipped;
 
@@ -197,6 +197,6 @@ enum status documents_text(struct byte_list *out, int64_t *n, struct documents_c
     if (raw->json)
         TRY(parse(out, from, options->key, place));
     *n = out->count - from;
-    documents_look(counts, out->bytes + from, *n);
+    documents_look(counts, *n > 0 ? out->bytes + from : "", *n);
     return ST_OK;
 }

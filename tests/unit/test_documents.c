@@ -99,6 +99,8 @@ START_TEST(test_text)
     s.o.separator = "";
     TAKES(&s, "a\nb\n\nc\n\r\n\n\nd", "a\nb\n|c\n|d|");
     ck_assert_int_eq(s.counts.empty, 2);
+    TAKES(&s, "\n\n", ""); /* no byte at all */
+    ck_assert_int_eq(s.counts.empty, 2);
     temp_folder_remove(s.folder);
 }
 END_TEST
