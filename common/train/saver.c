@@ -246,8 +246,15 @@ enum status saver_save(struct saver *s, const struct config *cfg,
                        const struct manifest_state *state, int wait)
 {
     double start = now();
+    int busy = s->phase != SAVER_IDLE;
+    int64_t before = s->step;
 
     TRY(saver_wait(s));
+    if (busy)
+        log_warn("the checkpoint of step %lld waited %.0f ms for the end of that of step %lld: "
+                 "saves take longer than checkpoint.every %lld steps, set it higher",
+                 (long long)state->step, 1e3 * (now() - start), (long long)before,
+                 (long long)cfg->checkpoint.every);
     s->step = state->step;
     TRY(host_agree(s->job, snapshot_take(&s->snap, s->dev)));
     TRY(host_agree(s->job, make_manifest(s, cfg, state)));

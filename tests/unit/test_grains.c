@@ -1,6 +1,5 @@
-/* (tensor, grain) pairs and their owners; ranks and their places. */
+/* (tensor, grain) pairs and their owners. */
 #include "common/model/grains.h"
-#include "common/parallel/mesh.h"
 #include "tests/unit/tiny_model.h"
 
 #include <check.h>
@@ -311,41 +310,6 @@ START_TEST(moments_are_held_once)
 }
 END_TEST
 
-/* ---- places ---- */
-
-START_TEST(ranks_and_places_are_one_to_one)
-{
-    for (int tp = 1; tp <= 4; tp++)
-        for (int dp = 1; dp <= 4; dp++)
-            for (int pp = 1; pp <= 4; pp++)
-                for (int r = 0; r < tp * dp * pp; r++) {
-                    struct mesh m = mesh_at(r, tp, dp, pp);
-
-                    ck_assert(m.tp_rank < tp && m.dp_rank < dp && m.pp_rank < pp);
-                    ck_assert_int_eq(mesh_rank(&m), r);
-                    ck_assert_int_eq(m.tp_rank, r % tp); /* fastest */
-                }
-}
-END_TEST
-
-/* Ranks that mpirun deals round over two nodes: tensor parallelism of two stays within one. */
-START_TEST(ranks_are_counted_node_by_node)
-{
-    static const int round[] = {0, 1, 0, 1}, block[] = {0, 0, 2, 2}, uneven[] = {0, 1, 1, 0, 1, 1};
-    static const int want[] = {0, 2, 1, 3}, want_uneven[] = {0, 2, 3, 1, 4, 5};
-
-    for (int r = 0; r < 4; r++) {
-        struct mesh m = mesh_at(mesh_by_node(round, 4, r), 2, 2, 1);
-
-        ck_assert_int_eq(mesh_by_node(round, 4, r), want[r]);
-        ck_assert_int_eq(mesh_by_node(block, 4, r), r);
-        ck_assert_int_eq(m.dp_rank, round[r]); /* a replica a node */
-    }
-    for (int r = 0; r < 6; r++)
-        ck_assert_int_eq(mesh_by_node(uneven, 6, r), want_uneven[r]);
-}
-END_TEST
-
 int main(void)
 {
     Suite *suite = suite_create("grains");
@@ -359,8 +323,6 @@ int main(void)
     tcase_add_test(tc, buckets_are_filled);
     tcase_add_test(tc, moments_are_held_once);
     tcase_add_test(tc, masters_and_moments_are_the_owners);
-    tcase_add_test(tc, ranks_and_places_are_one_to_one);
-    tcase_add_test(tc, ranks_are_counted_node_by_node);
     suite_add_tcase(suite, tc);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
