@@ -188,7 +188,7 @@ static struct run_cost cost_of(const struct config *cfg, int k, int runs, int li
 
 enum status run_costs(struct run_cost *cost, const struct config *cfg, int runs)
 {
-    int *live = malloc((size_t)runs * sizeof *live);
+    int *live = calloc((size_t)runs, sizeof *live);
     enum status st = live ? count_live(live, cfg, runs)
                           : fail(ST_ENOMEM, "no memory for the costs of %d runs", runs);
 

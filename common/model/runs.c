@@ -77,16 +77,17 @@ static int64_t deal_out(struct deal *d, int64_t blocks, int by_bytes)
 int64_t runs_balance(int *layers, double *room, const struct run_cost *cost, int runs, int stages,
                      int64_t blocks, double most_bytes)
 {
-    struct deal d = {.layers = layers,
-                     .room = room,
-                     .cost = cost,
+    struct deal d = {.cost = cost,
                      .runs = runs,
                      .stages = stages,
                      .most_bytes = most_bytes > 0 ? most_bytes : (double)INFINITY,
                      .most_flops = INFINITY};
-    int64_t left = deal_out(&d, blocks, 0);
+    int64_t left;
     double longest = 0;
 
+    d.layers = layers;
+    d.room = room;
+    left = deal_out(&d, blocks, 0);
     if (left)
         return left;
     for (int k = 0; k < runs; k++)
@@ -99,15 +100,15 @@ int64_t runs_balance(int *layers, double *room, const struct run_cost *cost, int
 static double least_bytes(int *layers, double *room, const struct run_cost *cost, int runs,
                           int stages, int64_t blocks)
 {
-    struct deal d = {.layers = layers,
-                     .room = room,
-                     .cost = cost,
+    struct deal d = {.cost = cost,
                      .runs = runs,
                      .stages = stages,
                      .most_bytes = INFINITY,
                      .most_flops = INFINITY};
     double most = 0;
 
+    d.layers = layers;
+    d.room = room;
     (void)deal_out(&d, blocks, 1);
     for (int i = 0; i < stages; i++)
         most = room[i] > most ? room[i] : most;
