@@ -203,6 +203,16 @@ enum status documents_put(struct documents_batch *b, const struct documents_raw 
     return ST_OK;
 }
 
+/* The document that begins at raw->begin is long: what is there of it becomes its first part. */
+static enum status long_document(struct documents_batch *b, struct documents_reader *r,
+                                 const struct documents_raw *raw, int64_t bytes)
+{
+    TRY(documents_long_begin(&r->part, r, raw, b->text.bytes + raw->begin,
+                             b->text.count - raw->begin));
+    b->text.count = raw->begin;
+    return documents_long_part(b, r, bytes);
+}
+
 /* One more document of the open file, or the first part of a long one. An empty one of JSON lines
  * is a blank line. */
 static enum status read_document(struct documents_batch *b, struct documents_reader *r,
@@ -215,12 +225,8 @@ static enum status read_document(struct documents_batch *b, struct documents_rea
     int ended = 0;
 
     while (!ended) {
-        if (t && t->border && b->text.count - begin >= bytes) {
-            TRY(documents_long_begin(&r->part, r, &raw, b->text.bytes + begin,
-                                     b->text.count - begin));
-            b->text.count = begin;
-            return documents_long_part(b, r, bytes);
-        }
+        if (t && t->border && b->text.count - begin >= bytes)
+            return long_document(b, r, &raw, bytes);
         TRY(documents_more(&b->text, r, bytes, &ended));
     }
     return r->json && b->text.count == begin ? ST_OK : documents_put(b, &raw);
@@ -235,25 +241,27 @@ static enum status more(int *left, struct documents_reader *r)
     return ST_OK;
 }
 
-enum status documents_read(struct documents_batch *b, struct documents_reader *r, int64_t bytes)
+/* The next document of the open file, or its end. */
+static enum status read_next(struct documents_batch *b, struct documents_reader *r, int64_t bytes)
 {
     int left = 0;
 
+    TRY(more(&left, r));
+    if (left)
+        return read_document(b, r, bytes);
+    close_file(r);
+    return ST_OK;
+}
+
+enum status documents_read(struct documents_batch *b, struct documents_reader *r, int64_t bytes)
+{
     b->text.count = b->n = 0;
     while (b->text.count < bytes && b->n < bytes) {
-        if (r->part.on) {
-            TRY(documents_long_part(b, r, bytes));
-            continue;
-        }
-        if (!r->open && r->file == r->files)
+        if (!r->part.on && !r->open && r->file == r->files)
             return ST_OK;
-        if (!r->open)
+        if (!r->part.on && !r->open)
             TRY(open_next(r));
-        TRY(more(&left, r));
-        if (left)
-            TRY(read_document(b, r, bytes));
-        else
-            close_file(r);
+        TRY(r->part.on ? documents_long_part(b, r, bytes) : read_next(b, r, bytes));
     }
     return ST_OK;
 }

@@ -139,36 +139,45 @@ static int64_t plain(const char *bytes, int64_t n)
     return at;
 }
 
+/* What is no plain character: the closing quote, an escape (*used stays where it is not whole). */
+static enum status take_special(struct byte_list *out, int64_t *used, struct json_text *j,
+                                const char *at, int64_t n)
+{
+    int escape = *at == '\\';
+    int64_t length = escape ? escape_length(at, n) : 1;
+    int32_t code;
+
+    if (length > n)
+        return ST_OK;
+    if (*at == '"') {
+        j->in_text = j->wanted = 0;
+        ++*used;
+        return list_bytes_add(&j->rest, "\"", 1);
+    }
+    code = escape ? code_of(at, length) : -1;
+    if (code < 0)
+        return fail(ST_EFORMAT, "not valid JSON: the text under '%s' holds %s", j->key,
+                    escape ? "an escape that JSON does not know" : "a control character");
+    put_code(out, code);
+    *used += length;
+    return ST_OK;
+}
+
 static enum status take_text(struct byte_list *out, int64_t *used, struct json_text *j,
                              const char *bytes, int64_t n)
 {
-    int64_t length;
-    int32_t code;
+    int64_t before = -1;
 
     TRY(list_bytes_room(out, n)); /* an escape is longer than what it stands for */
-    while (*used < n && j->in_text) {
+    while (*used < n && j->in_text && *used != before) {
         const char *at = bytes + *used;
+        int64_t length = plain(at, n - *used);
 
-        length = plain(at, n - *used);
+        before = *used;
         TRY(list_bytes_add(out, at, length));
         *used += length;
-        at += length;
-        if (*used < n && *at == '"') {
-            TRY(list_bytes_add(&j->rest, "\"", 1));
-            j->in_text = j->wanted = 0;
-            ++*used;
-        } else if (*used < n) {
-            length = *at == '\\' ? escape_length(at, n - *used) : 1;
-            if (length > n - *used)
-                break;
-            code = *at == '\\' ? code_of(at, length) : -1;
-            if (code < 0)
-                return fail(ST_EFORMAT, "not valid JSON: the text under '%s' holds %s", j->key,
-                            *at == '\\' ? "an escape that JSON does not know"
-                                        : "a control character");
-            put_code(out, code);
-            *used += length;
-        }
+        if (*used < n)
+            TRY(take_special(out, used, j, at + length, n - *used));
     }
     return ST_OK;
 }
