@@ -265,19 +265,24 @@ START_TEST(test_files_of_others)
 }
 END_TEST
 
-/* A full disk is found before the first byte. */
+/* A full disk is found before the first byte, or when it fills meanwhile. */
 START_TEST(test_full_disk)
 {
     struct tiny_model t;
-    struct snapshot s;
+    struct snapshot s, huge;
     char tmp[FOLDER_PATH];
 
     checkpoint_case_open(&t, checkpoint_variants[0], 0, 1, 7);
     OK(snapshot_open(&s, &t.m.params, (struct part_owner){0, 1}, 0));
     OK(snapshot_take(&s, t.dev));
     OK(checkpoint_begin(tmp, root, 3, 1));
+    huge = s;
+    huge.file.bytes = (uint64_t)1 << 60; /* 1 EiB, of which no byte is looked at */
+    checkpoint_case_refused(checkpoint_write(tmp, &huge), ST_EIO, "no room for", "are free");
+    checkpoint_drop(tmp);
+    OK(checkpoint_begin(tmp, root, 3, 2));
     temp_folder_limit(10000);
-    checkpoint_case_refused(checkpoint_write(tmp, &s), ST_EIO, "cannot reserve", "are free");
+    checkpoint_case_refused(checkpoint_write(tmp, &s), ST_EIO, "cannot write", "rank-00000");
     checkpoint_drop(tmp);
     snapshot_close(&s);
     tiny_model_close(&t);
