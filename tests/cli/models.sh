@@ -149,6 +149,28 @@ ends_well "it learns" 0 train "$dir/more.yaml" "train.init_from=$dir/stories" tr
     train.lr=1e-3 "run.dir=$dir/learnt"
 loss "learnt" 0 "$dir/learnt"
 below "fine-tuning lowers the loss" "$mean" "$full"
+# Qwen2's form from the beginning, on two ranks as on one, out, in again, and on.
+qwen="model.width=64 model.layers=2 model.heads=4 model.kv_heads=2 model.ffn=176 model.tied=on"
+qwen="$qwen model.layer=full parallel.strategy=auto model.qkv_bias=on train.lr=1e-3 train.steps=4"
+# shellcheck disable=SC2086 # words
+ends_well "a Qwen2 trains" 0 train "$dir/more.yaml" $qwen "run.dir=$dir/q"
+one=$(hashes)
+# shellcheck disable=SC2086
+ends_well "on two ranks" 2 train "$dir/more.yaml" $qwen "run.dir=$dir/q2" parallel.tp=2
+same "with the same bits" "$one" "$(hashes)"
+loss "of the run" 0 "$dir/q"
+first=$loss
+ends_well "it goes out" 0 export "$dir/q" --output "$dir/q.out"
+read_export "with biases" "$dir/q.out" qwen2 F32
+ends_well "and in" 0 import "$dir/q.out" --output "$dir/q.in"
+loss "of what came in" 0 "$dir/q.in"
+same "E14: the same loss" "$first" "$loss"
+before=$mean
+ends_well "and trains on" 0 train "$dir/more.yaml" "train.init_from=$dir/q.in" train.lr=1e-3 \
+    train.steps=4 "run.dir=$dir/q.on"
+loss "after it" 0 "$dir/q.on"
+below "it has learnt more" "$mean" "$before"
+
 refused "another width" 5 "model.width 64 & 128" 0 train "$dir/more.yaml" \
     "train.init_from=$dir/stories" model.width=128 model.layer=full "run.dir=$dir/no"
 refused "no such start" 4 "none" 0 train "$dir/more.yaml" "train.init_from=$dir/none"
