@@ -197,6 +197,21 @@ expect "leaves nothing" test ! -e "$dir/never"
 refused "no checkpoint" 4 'no checkpoint in' 0 checkpoint verify "$dir"
 refused "export without a place" 2 '--output FOLDER' 0 checkpoint export "$dir/a"
 
+# P09: memory that loading leaves behind. Weights and moments of 3.7M parameters are 56 MiB; what a
+# run that was resumed held at most is what one from the beginning did.
+big="model.layer=full parallel.strategy=auto model.width=256 model.ffn=1024 model.layers=4"
+big="$big train.steps=3 train.batch=2 train.eval_sequences=2 checkpoint.every=1 data.train=$text"
+peak() { sed -n 's/^{"step":3,.*"peak_rss":\([0-9]*\).*/\1/p' "$1/metrics.jsonl"; }
+# shellcheck disable=SC2086 # words
+ends_well "P09: three steps" 0 train "$t" $big run.dir="$dir/p"
+# shellcheck disable=SC2086
+refused "P09: one step" 130 'after step 1' 0 train "$t" $big run.dir="$dir/q" checkpoint.stop_at=1
+# shellcheck disable=SC2086
+ends_well "P09: the other two" 0 train "$t" --resume $big run.dir="$dir/q"
+expect "P09: $(peak "$dir/q") bytes at most, from the beginning $(peak "$dir/p")" \
+    awk -v a="$(peak "$dir/q")" -v b="$(peak "$dir/p")" \
+    'BEGIN { exit !(a > 0 && b > 0 && a < b + 16 * 1048576) }'
+
 # A time limit, and one that is none.
 refused "no time" 3 "stop_after is '3x' & 3h50m" 0 train "$t" run.dir="$dir/g" \
     checkpoint.stop_after=3x
