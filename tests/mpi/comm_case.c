@@ -1,4 +1,5 @@
 #include "tests/mpi/comm_case.h"
+#include "tests/mpi/check_job.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -163,21 +164,13 @@ void case_steps(struct comm *c, int n)
 int case_main(TCase *tests, int argc, char **argv)
 {
     Suite *s = suite_create("comm");
-    SRunner *runner = srunner_create(s);
-    int failed;
 
     tcase_add_checked_fixture(tests, case_comm, case_drop);
     tcase_set_timeout(tests, 0);
     suite_add_tcase(s, tests);
     if (host_start(&test.job, &argc, &argv) != ST_OK)
-        return 1;
+        return EXIT_FAILURE;
     test.rank = host_rank(test.job);
     test.size = host_size(test.job);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    host_set_timeout(test.job, 30);
-    host_end(test.job, failed ? ST_EMISMATCH : ST_OK);
-    return failed > 0;
+    return check_job(test.job, s);
 }

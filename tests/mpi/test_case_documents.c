@@ -3,6 +3,7 @@
  *
  * The loss of every token has the same bits. Gradients are summed over other samples, so that they
  * agree within rounding, and agree bit by bit between layouts. */
+#include "tests/mpi/check_job.h"
 #include "tests/unit/tiny_run.h"
 
 #include <check.h>
@@ -151,17 +152,7 @@ static Suite *suite(void)
 
 int main(int argc, char **argv)
 {
-    SRunner *runner;
-    int failed;
-
     if (host_start(&job, &argc, &argv) != ST_OK)
         return 1;
-    runner = srunner_create(suite());
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    host_set_timeout(job, 60);
-    host_end(job, failed ? ST_EMISMATCH : ST_OK);
-    return failed > 0;
+    return check_job(job, suite());
 }

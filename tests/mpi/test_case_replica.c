@@ -3,6 +3,7 @@
  * ranks: 4
  *
  * See tests/CASES.md. */
+#include "tests/mpi/check_job.h"
 #include "tests/unit/tiny_run.h"
 
 #include "common/base/hash.h"
@@ -272,17 +273,7 @@ static Suite *suite(void)
 
 int main(int argc, char **argv)
 {
-    SRunner *runner;
-    int failed;
-
     if (host_start(&job, &argc, &argv) != ST_OK)
         return 1;
-    runner = srunner_create(suite());
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    host_set_timeout(job, 60);
-    host_end(job, failed ? ST_EMISMATCH : ST_OK);
-    return failed > 0;
+    return check_job(job, suite());
 }

@@ -2,6 +2,7 @@
  * ranks: 4 */
 #include "common/base/log.h"
 #include "common/train/trainer_data.h"
+#include "tests/mpi/check_job.h"
 #include "tests/unit/tiny_run.h"
 
 #include <check.h>
@@ -241,7 +242,6 @@ static void remove_folder(void)
 
 int main(int argc, char **argv)
 {
-    SRunner *runner;
     int failed;
 
     if (host_start(&job, &argc, &argv) != ST_OK)
@@ -249,14 +249,9 @@ int main(int argc, char **argv)
     rank = host_rank(job);
     log_open(rank, 0, LOG_ERROR);
     make_folder();
-    runner = srunner_create(suite());
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
+    failed = check_job_run(suite());
     host_set_timeout(job, 60);
     (void)host_barrier(job);
     remove_folder();
-    host_end(job, failed ? ST_EMISMATCH : ST_OK);
-    return failed > 0;
+    return check_job_end(job, failed);
 }

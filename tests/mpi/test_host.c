@@ -5,6 +5,7 @@
  * "test_host died N" one whose last rank dies from signal N; tests/cli/launch.sh looks at how such
  * jobs end. */
 #include "common/backend/host.h"
+#include "tests/mpi/check_job.h"
 
 #include <check.h>
 #include <math.h>
@@ -363,9 +364,6 @@ static void die(int sig)
 
 int main(int argc, char **argv)
 {
-    SRunner *runner = srunner_create(suite());
-    int failed;
-
     if (host_start(&job, &argc, &argv) != ST_OK)
         return 1;
     rank = host_rank(job);
@@ -374,11 +372,5 @@ int main(int argc, char **argv)
         lose_a_rank();
     if (argc > 2 && !strcmp(argv[1], "died"))
         die(atoi(argv[2]));
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    host_set_timeout(job, 60);
-    host_end(job, failed ? ST_EMISMATCH : ST_OK);
-    return failed > 0;
+    return check_job(job, suite());
 }

@@ -3,6 +3,7 @@
  * ranks: 1 4 */
 #include "common/base/text.h"
 #include "common/train/memory_fit.h"
+#include "tests/mpi/check_job.h"
 #include "tests/unit/tiny_run.h"
 
 #include <check.h>
@@ -198,8 +199,6 @@ int main(int argc, char **argv)
 {
     Suite *s = suite_create("memory_fit");
     TCase *tc = tcase_create("memory_fit");
-    SRunner *runner;
-    int failed;
 
     if (host_start(&job, &argc, &argv) != ST_OK)
         return EXIT_FAILURE;
@@ -211,11 +210,5 @@ int main(int argc, char **argv)
     tcase_add_test(tc, what_stands_beside_counts);
     tcase_add_test(tc, sizes_are_read);
     suite_add_tcase(s, tc);
-    runner = srunner_create(s);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    host_end(job, ST_OK);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return check_job(job, s);
 }

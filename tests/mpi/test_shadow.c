@@ -4,6 +4,7 @@
  * ranks: 1 4 */
 #include "common/backend/op.h"
 #include "common/train/shadow.h"
+#include "tests/mpi/check_job.h"
 #include "tests/unit/tiny_run.h"
 
 #include <check.h>
@@ -243,8 +244,6 @@ int main(int argc, char **argv)
 {
     Suite *s = suite_create("shadow");
     TCase *tc = tcase_create("shadow");
-    SRunner *runner;
-    int failed;
 
     if (host_start(&job, &argc, &argv) != ST_OK)
         return EXIT_FAILURE;
@@ -256,11 +255,5 @@ int main(int argc, char **argv)
     tcase_add_test(tc, a_wrong_loss_is_found);
     tcase_add_test(tc, one_rank_is_enough);
     suite_add_tcase(s, tc);
-    runner = srunner_create(s);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    host_end(job, ST_OK);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return check_job(job, s);
 }

@@ -4,6 +4,7 @@
  * ranks: 1 2 */
 #include "common/base/log.h"
 #include "common/train/trainer.h"
+#include "tests/mpi/check_job.h"
 #include "tests/unit/temp_folder.h"
 #include "tests/unit/tiny_run.h"
 
@@ -144,18 +145,9 @@ static Suite *make_suite(void)
 
 int main(int argc, char **argv)
 {
-    SRunner *runner;
-    int failed;
-
     if (host_start(&job, &argc, &argv) != ST_OK)
         return EXIT_FAILURE;
     rank = host_rank(job);
     log_open(rank, rank == 0, LOG_WARN);
-    runner = srunner_create(make_suite());
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    host_end(job, ST_OK);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return check_job(job, make_suite());
 }

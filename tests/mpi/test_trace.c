@@ -2,6 +2,7 @@
  * of a track within each other, and as many collectives and bytes as the ledger counted.
  * ranks: 1 2 4 */
 #include "common/backend/trace.h"
+#include "tests/mpi/check_job.h"
 #include "tests/unit/temp_folder.h"
 #include "tests/unit/tiny_run.h"
 
@@ -258,8 +259,6 @@ int main(int argc, char **argv)
 {
     Suite *s = suite_create("trace");
     TCase *tc = tcase_create("trace");
-    SRunner *runner;
-    int failed;
 
     if (host_start(&job, &argc, &argv) != ST_OK)
         return EXIT_FAILURE;
@@ -270,11 +269,5 @@ int main(int argc, char **argv)
     tcase_add_loop_test(tc, a_step_is_a_tree_of_spans, 0, sizeof trials / sizeof *trials);
     tcase_add_test(tc, a_torn_profile_is_refused);
     suite_add_tcase(s, tc);
-    runner = srunner_create(s);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    host_end(job, ST_OK);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return check_job(job, s);
 }

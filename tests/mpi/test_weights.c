@@ -2,6 +2,7 @@
  * generate, are those of one rank. ranks: 1 2 4 */
 #include "common/checkpoint/weights.h"
 #include "common/train/generate.h"
+#include "tests/mpi/check_job.h"
 #include "tests/unit/temp_folder.h"
 #include "tests/unit/tiny_model.h"
 
@@ -143,7 +144,6 @@ int main(int argc, char **argv)
 {
     Suite *suite = suite_create("weights over ranks");
     TCase *c = tcase_create("weights");
-    SRunner *runner = srunner_create(suite);
     int failed;
 
     if (host_start(&job, &argc, &argv) != ST_OK ||
@@ -154,10 +154,7 @@ int main(int argc, char **argv)
     tcase_add_loop_test(c, test_save, 0, VARIANTS);
     tcase_add_loop_test(c, test_tokens, 0, VARIANTS);
     tcase_add_test(c, test_failure); /* last: groups are of no use after it */
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
+    failed = check_job_run(suite);
     host_free(alone);
-    host_end(job, failed ? ST_EMISMATCH : ST_OK);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return check_job_end(job, failed);
 }
