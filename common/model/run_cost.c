@@ -1,7 +1,6 @@
 /* What a run of blocks costs, from the configuration alone. */
 #include "common/model/runs.h"
 
-#include "common/parallel/schedule.h"
 #include "common/tensor/sample_plan.h"
 
 #include <stdlib.h>
@@ -126,16 +125,22 @@ static void kept_columns(double *block, double *run, const struct config *cfg)
         *block += c.rest + 2 * c.latents + 5 * c.stream + c.late;
 }
 
-/* live[runs]: micro-batches whose activations each run has room for. */
-static enum status count_live(int *live, const struct config *cfg, int runs)
+enum schedule_order runs_order(const struct config *cfg)
 {
     static const enum schedule_order orders[] = {[PIPELINE_GPIPE] = ORDER_GPIPE,
                                                  [PIPELINE_1F1B] = ORDER_1F1B,
                                                  [PIPELINE_INTERLEAVED] = ORDER_INTERLEAVED,
                                                  [PIPELINE_ZB_H1] = ORDER_ZB_H1};
+
+    return orders[cfg->parallel.schedule];
+}
+
+/* live[runs]: micro-batches whose activations each run has room for. */
+static enum status count_live(int *live, const struct config *cfg, int runs)
+{
     const struct config_parallel *p = &cfg->parallel;
     int micros = (int)(cfg->train.batch / p->dp / cfg->train.micro_batch);
-    struct schedule_shape s = {.order = orders[p->schedule],
+    struct schedule_shape s = {.order = runs_order(cfg),
                                .stages = (int)p->pp,
                                .chunks = (int)p->virtual_stages,
                                .micro_batches = micros};

@@ -3,8 +3,12 @@
 #define COMMON_MODEL_RUNS_H
 
 #include "common/model/config.h"
+#include "common/parallel/schedule.h"
 
 enum { RUNS_MAX = 4096 };
+
+/* The order that parallel.schedule names. */
+enum schedule_order runs_order(const struct config *cfg);
 
 /* What a run costs: of each block, and beside them, with the ends of the model where it has them.
  * flops: the products of one token forward (twice a weight, attention counted by half). bytes: on

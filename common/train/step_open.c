@@ -1,6 +1,8 @@
 /* What a step consists of: arenas, the part of the model, groups, order of instructions. */
 #include "common/train/step.h"
 
+#include "common/model/runs.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,12 +117,7 @@ int step_stages(const struct step *s)
 
 static struct schedule_shape shape_of(const struct step *s)
 {
-    static const enum schedule_order orders[] = {[PIPELINE_GPIPE] = ORDER_GPIPE,
-                                                 [PIPELINE_1F1B] = ORDER_1F1B,
-                                                 [PIPELINE_INTERLEAVED] = ORDER_INTERLEAVED,
-                                                 [PIPELINE_ZB_H1] = ORDER_ZB_H1};
-
-    return (struct schedule_shape){.order = orders[s->cfg->parallel.schedule],
+    return (struct schedule_shape){.order = runs_order(s->cfg),
                                    .stage = step_stage(s),
                                    .stages = step_stages(s),
                                    .chunks = s->chunks,
