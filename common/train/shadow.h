@@ -43,7 +43,7 @@ void shadow_close(struct shadow *s);
 enum status shadow_look(struct shadow *s, struct step *live, const int32_t *tokens,
                         const int32_t *targets, const int32_t *starts, struct shadow_result *r);
 
-/* Nonzero when r is beyond the bounds of s. */
+/* Nonzero when something of r was beyond its bound. */
 int shadow_missed(const struct shadow_result *r);
 
 #endif
