@@ -62,7 +62,7 @@ static void print_documents(const struct stats *s)
     for (int i = 0; i < BINS; i++)
         most = s->bin[i] > most ? s->bin[i] : most;
     for (int i = 0; i < BINS; i++) {
-        int64_t low = i < 2 ? i : INT64_C(1) << (i - 1), high = i < 2 ? i : 2 * low - 1;
+        int64_t low = i < 2 ? i : INT64_C(1) << (i - 1), high = i < 2 ? i : low + (low - 1);
         double share = (double)s->bin[i] / (double)most * (double)(sizeof bar - 1);
 
         if (s->bin[i] > 0)

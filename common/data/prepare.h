@@ -14,7 +14,7 @@
 #include "common/data/shard_write.h"
 #include "common/tokenizer/tokenizer.h"
 
-enum { PREPARE_BATCH = 1 << 18, PREPARE_THREADS = 1024 };
+enum { PREPARE_BATCH = 1 << 16, PREPARE_THREADS = 1024 };
 
 /* How far it is. */
 struct prepare_state {
