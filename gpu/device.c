@@ -1,4 +1,4 @@
-/* Opening a GPU, its memory, and the only two places where the host waits for it. */
+/* Opening a GPU, its memory, and where the host waits for it. */
 #include "gpu/device.h"
 
 #include "common/base/log.h"
@@ -162,16 +162,25 @@ void gpu_release(struct device *dev, void *p)
     cudaFree(p);
 }
 
-/* Waits for the copy that last used a slot: only when uploads run far ahead of the GPU. */
+/* Waits for what came before an event, and watches the communicators meanwhile. */
+static enum status wait_event(struct gpu_device *dev, cudaEvent_t event, const char *what)
+{
+    struct host_poll poll = host_poll_start();
+    cudaError_t err;
+
+    while ((err = cudaEventQuery(event)) == cudaErrorNotReady)
+        TRY(gpu_comm_poll(dev, &poll, what));
+    return gpu_check(err, what);
+}
+
+/* Waits for the copy that last used a slot, when uploads run far ahead of the GPU; what the GPU was
+ * given since then goes on. */
 static enum status slot_wait(struct gpu_device *dev, cudaEvent_t sent)
 {
-    cudaError_t err = cudaEventQuery(sent);
-
-    if (err == cudaSuccess)
-        return ST_OK;
-    if (err != cudaErrorNotReady)
-        return gpu_check(err, "upload");
-    return gpu_wait(dev);
+    if (dev->comms)
+        return wait_event(dev, sent, "an upload");
+    CUDA_TRY(cudaEventSynchronize(sent));
+    return ST_OK;
 }
 
 enum status gpu_upload(struct device *dev, void *dst, const void *src, size_t bytes)
@@ -252,17 +261,12 @@ enum status gpu_scratch(struct gpu_device *dev, void **p, size_t bytes)
 
 enum status gpu_wait(struct gpu_device *dev)
 {
-    struct host_poll poll = host_poll_start();
-    cudaError_t err;
-
     if (!dev->comms) {
         CUDA_TRY(cudaStreamSynchronize(dev->stream));
         return ST_OK;
     }
     CUDA_TRY(cudaEventRecord(dev->mark, dev->stream));
-    while ((err = cudaEventQuery(dev->mark)) == cudaErrorNotReady)
-        TRY(gpu_comm_poll(dev, &poll, "the GPU's work"));
-    return gpu_check(err, "waiting for the GPU");
+    return wait_event(dev, dev->mark, "the GPU's work");
 }
 
 int gpu_capturing(struct gpu_device *dev)

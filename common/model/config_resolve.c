@@ -102,6 +102,15 @@ static void resolve_train(struct config_train *t, int64_t dp, int64_t pp)
         t->decay = at_least_one(t->steps / 5);
 }
 
+/* A GPU works on while the host does not ask; lines of the log come when they are due. */
+static void resolve_reading(struct config *cfg)
+{
+    int64_t most = cfg->train.log_every < 16 ? cfg->train.log_every : 16;
+
+    if (!cfg->train.read_every)
+        cfg->train.read_every = cfg->run.backend == BACKEND_GPU ? most : 1;
+}
+
 enum status config_resolve(struct config *cfg, int64_t ranks, int64_t vocab)
 {
     TRY(preset_apply(cfg));
@@ -109,6 +118,7 @@ enum status config_resolve(struct config *cfg, int64_t ranks, int64_t vocab)
     TRY(resolve_vocab(cfg, vocab));
     resolve_parallel(cfg, ranks);
     resolve_train(&cfg->train, cfg->parallel.dp, cfg->parallel.pp);
+    resolve_reading(cfg);
     if (!cfg->run.dir[0])
         snprintf(cfg->run.dir, sizeof cfg->run.dir, "runs/%s", cfg->name[0] ? cfg->name : "run");
     return ST_OK;

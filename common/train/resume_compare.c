@@ -36,6 +36,7 @@ static const struct {
     {"train.eval_every", RULE_FREE},
     {"train.eval_sequences", RULE_FREE},
     {"train.log_every", RULE_FREE},
+    {"train.read_every", RULE_FREE},
     {"run", RULE_FREE},
     {"run.backend", RULE_SAID},
     {"checkpoint", RULE_FREE},

@@ -1,16 +1,7 @@
-#include "common/train/step.h"
+#include "common/train/step_read.h"
 
 #include "common/backend/planted.h"
 #include "common/backend/trace.h"
-
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-static int is_last(const struct step *s)
-{
-    return step_stage(s) == step_stages(s) - 1;
-}
 
 static struct micro_batch micro_batch(struct step *s, int index, double scale)
 {
@@ -39,57 +30,6 @@ enum status step_documents(struct step *s, const int32_t *starts)
     FAIL_IF(!s->cfg->data.reset_documents, ST_EINTERNAL);
     return device_upload(s->at.dev, s->starts.data, starts,
                          (size_t)tensor_count(&s->starts) * sizeof *starts);
-}
-
-/* Summed loss of each of this rank's samples, in token order, in float64. */
-static enum status sample_losses(struct step *s, double *out)
-{
-    int64_t seq = s->cfg->train.seq;
-    enum dtype wide = s->at.dev->wide;
-
-    TRY(device_download(s->at.dev, s->host_loss, s->loss.data,
-                        (size_t)tensor_count(&s->loss) * dtype_size(wide)));
-    for (int64_t i = 0; i < step_samples(s); i++) {
-        out[i] = 0.0;
-        for (int64_t j = 0; j < seq; j++)
-            out[i] += dtype_load(s->host_loss, wide, i * seq + j);
-    }
-    return ST_OK;
-}
-
-/* The losses of all samples, from the ranks of the last stage that computed them. */
-static enum status gather_losses(struct step *s)
-{
-    int dp = s->at.dp->size;
-    int64_t room = step_room(s), begin, end;
-    double *all = s->sample_loss + s->cfg->train.batch, *mine = all + dp * room;
-
-    TRY(sample_losses(s, mine));
-    if (dp > 1 && s->at.dp_host)
-        TRY(host_gather(s->at.dp_host, all, mine, (size_t)room * sizeof *mine));
-    else
-        memcpy(all, mine, (size_t)step_samples(s) * sizeof *mine);
-    for (int r = 0; r < dp; r++) {
-        sample_share(s->cfg->train.batch, r, dp, &begin, &end);
-        for (int64_t i = begin; i < end; i++)
-            s->sample_loss[i] = all[r * room + i - begin];
-    }
-    return ST_OK;
-}
-
-/* The loss of the global batch: samples added in their order, whoever computed them. */
-static enum status total_loss(struct step *s, double *sum)
-{
-    size_t bytes = (size_t)s->cfg->train.batch * sizeof *s->sample_loss;
-
-    if (is_last(s))
-        TRY(gather_losses(s));
-    if (s->at.pp_host)
-        TRY(host_broadcast(s->at.pp_host, s->sample_loss, bytes, step_stages(s) - 1));
-    *sum = 0.0;
-    for (int64_t i = 0; i < s->cfg->train.batch; i++)
-        *sum += s->sample_loss[i];
-    return ST_OK;
 }
 
 static enum status update(struct step *s, int64_t t, double lr)
@@ -193,10 +133,10 @@ static enum status run_end(struct step *s, int64_t t, double lr)
     return ST_OK;
 }
 
-enum status step_train(struct step *s, const int32_t *tokens, const int32_t *targets, int64_t valid,
-                       int64_t t, double lr, struct step_result *r)
+enum status step_issue(struct step *s, const int32_t *tokens, const int32_t *targets, int64_t valid,
+                       int64_t t, double lr)
 {
-    double norm_scale[2], sum, scale = 1.0 / (double)valid;
+    double scale = 1.0 / (double)valid;
 
     if (valid < 1)
         return fail(ST_EFORMAT, "a global batch has no target to learn from: every one is padding");
@@ -207,13 +147,15 @@ enum status step_train(struct step *s, const int32_t *tokens, const int32_t *tar
     s->reducing = 1;
     TRY(run_passes(s, &s->schedule, scale));
     TRY(run_end(s, t, lr));
-    TRY(total_loss(s, &sum));
-    TRY(device_download(s->at.dev, norm_scale, s->optimizer.norm_scale.data, sizeof norm_scale));
-    *r = (struct step_result){.loss = sum / (double)valid,
-                              .grad_norm = norm_scale[0],
-                              .scale = norm_scale[1],
-                              .valid = valid};
-    return ST_OK;
+    return step_keep(s, valid);
+}
+
+enum status step_train(struct step *s, const int32_t *tokens, const int32_t *targets, int64_t valid,
+                       int64_t t, double lr, struct step_result *r)
+{
+    FAIL_IF(s->kept.n != 0, ST_EINTERNAL);
+    TRY(step_issue(s, tokens, targets, valid, t, lr));
+    return step_read(s, r);
 }
 
 enum status step_gradients(struct step *s, const int32_t *tokens, const int32_t *targets,
@@ -225,7 +167,7 @@ enum status step_gradients(struct step *s, const int32_t *tokens, const int32_t 
     s->reducing = 0;
     TRY(run_passes(s, &s->schedule, 1.0 / (double)valid));
     TRY(optimizer_join_tied(&s->optimizer, s->at.dev));
-    return total_loss(s, loss_sum);
+    return step_total_loss(s, loss_sum);
 }
 
 /* Of the first micro-batch, where it was computed; tokens in their order. */
@@ -235,7 +177,7 @@ static enum status probe_loss(struct step *s, double *sum)
     enum dtype wide = s->at.dev->wide;
 
     *sum = 0.0;
-    if (!is_last(s))
+    if (!step_is_last(s))
         return ST_OK;
     TRY(device_download(s->at.dev, s->host_loss, s->loss.data, (size_t)rows * dtype_size(wide)));
     for (int64_t i = 0; i < rows; i++)
@@ -267,5 +209,5 @@ enum status step_evaluate(struct step *s, const int32_t *tokens, const int32_t *
 {
     TRY(upload(s, tokens, targets));
     TRY(run_passes(s, &s->evaluation, 0.0));
-    return total_loss(s, sum);
+    return step_total_loss(s, sum);
 }

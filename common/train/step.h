@@ -38,6 +38,15 @@ struct step_place {
     struct ledger *ledger;
 };
 
+/* Results of steps that the host has not read, oldest first. A single slot is what the step works
+ * on itself; more are copies on the device. */
+struct step_kept {
+    void *loss, *norm;      /* [slots, local tokens] wide, [slots, 2] f64; NULL: one slot */
+    double (*host_norm)[2]; /* [slots]: norm, factor of clipping                          */
+    int64_t *valid;         /* [slots]                                                    */
+    int n;                  /* slots in use                                               */
+};
+
 struct step {
     const struct config *cfg;
     struct step_place at;
@@ -61,10 +70,11 @@ struct step {
     struct tensor starts;          /* the same, with data.reset_documents                    */
     struct tensor loss;            /* [local samples * seq, 1] wide; of the last stage       */
     void *dx;                      /* a stream's gradient, in a pipeline                     */
-    void *host_loss;               /* loss on the host                                       */
-    double *sample_loss;           /* [batch]: summed loss of each sample of the global batch */
-    int training, planned;         /* training: STEP_...                                     */
-    int reducing, probing;         /* the step that runs sums over replicas; is a step_probe */
+    void *host_loss;               /* loss on the host, of as many batches as there are slots */
+    struct step_kept kept;
+    double *sample_loss;   /* [batch]: summed loss of each sample of the global batch */
+    int training, planned; /* training: STEP_...                                     */
+    int reducing, probing; /* the step that runs sums over replicas; is a step_probe */
 };
 
 /* What one step found. */
@@ -89,6 +99,12 @@ int64_t step_room(const struct step *s);
 int step_stage(const struct step *s);
 int step_stages(const struct step *s);
 
+/* Nonzero on the last stage, which computes losses. */
+int step_is_last(const struct step *s);
+
+/* Steps whose results may wait for the host: train.read_every of a step that trains, else 1. */
+int step_slots(const struct step *s);
+
 /* What a step needs at a place, by a rehearsal of one step (and one evaluation) on the recording
  * backend: memory, and, when given, the ledger of one training step and the floating point
  * operations of this rank's products and attention. Local; allocates nothing large. */
@@ -110,7 +126,16 @@ enum status step_init(struct step *s);
 
 /* Forward and backward of this rank's samples (tokens, targets [local, seq] on the host), sum over
  * replicas, norm, update number t = 1, 2, ... with rate lr. valid: targets of the global batch
- * that count. Collective over the job. */
+ * that count. The host does not wait for it: what the step found stays on the device until
+ * step_read, which must come before more than step_slots are kept. Collective over the job. */
+enum status step_issue(struct step *s, const int32_t *tokens, const int32_t *targets, int64_t valid,
+                       int64_t t, double lr);
+
+/* Waits for the steps issued and not yet read (s->kept.n of them), r [step_slots] in their order;
+ * none is left. Every rank of the job must have issued the same. Collective over the job. */
+enum status step_read(struct step *s, struct step_result *r);
+
+/* Both: a step, and what it found. */
 enum status step_train(struct step *s, const int32_t *tokens, const int32_t *targets, int64_t valid,
                        int64_t t, double lr, struct step_result *r);
 

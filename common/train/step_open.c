@@ -1,5 +1,5 @@
 /* What a step consists of: arenas, the part of the model, groups, order of instructions. */
-#include "common/train/step.h"
+#include "common/train/step_read.h"
 
 #include "common/model/runs.h"
 
@@ -46,7 +46,8 @@ static enum status carve_batch(struct step *s)
     if (s->cfg->data.reset_documents)
         TRY(batch_tensor(s, &s->starts, DT_I32));
     TRY(batch_tensor(s, &s->loss, s->at.dev->wide));
-    s->host_loss = malloc(rows * dtype_size(s->at.dev->wide));
+    TRY(step_kept_open(s));
+    s->host_loss = malloc((size_t)step_slots(s) * rows * dtype_size(s->at.dev->wide));
     s->sample_loss = calloc((size_t)(s->cfg->train.batch + (s->at.dp->size + 1) * step_room(s)),
                             sizeof *s->sample_loss);
     if (!s->host_loss || !s->sample_loss)
@@ -113,6 +114,11 @@ int step_stage(const struct step *s)
 int step_stages(const struct step *s)
 {
     return s->at.pp ? s->at.pp->size : 1;
+}
+
+int step_is_last(const struct step *s)
+{
+    return step_stage(s) == step_stages(s) - 1;
 }
 
 static struct schedule_shape shape_of(const struct step *s)
@@ -278,6 +284,7 @@ void step_close(struct step *s)
     free(s->sample_loss);
     s->host_loss = NULL;
     s->sample_loss = NULL;
+    step_kept_close(s);
     for (size_t i = 0; i < sizeof arenas / sizeof *arenas; i++) {
         if (!s->planned && arenas[i]->base)
             device_release(s->at.dev, arenas[i]->base);

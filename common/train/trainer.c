@@ -4,6 +4,7 @@
 #include "common/checkpoint/weights.h"
 #include "common/train/resume.h"
 #include "common/train/trainer_data.h"
+#include "common/train/trainer_step.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -144,6 +145,7 @@ static enum status open_all(struct trainer *t)
     TRY(open_dir(t));
     TRY(open_saver(t));
     TRY(host_agree(t->job, trainer_batch_open(t)));
+    TRY(host_agree(t->job, trainer_steps_open(t)));
     return ST_OK;
 }
 
@@ -181,6 +183,7 @@ enum status trainer_close(struct trainer *t)
     free(t->tokens);
     free(t->targets);
     free(t->starts);
+    trainer_steps_close(t);
     if (t->saving)
         saver_close(&t->saver);
     trace_stop(t->trace);

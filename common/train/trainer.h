@@ -14,6 +14,8 @@
 
 enum { TRAINER_MAX_SKIPS = 10 }; /* updates in a row that may be skipped before the run stops */
 
+struct trainer_pending;
+
 struct trainer {
     struct config cfg; /* resolved */
     struct host *job;  /* borrowed */
@@ -30,15 +32,19 @@ struct trainer {
     char resume[CONFIG_TEXT];  /* checkpoint.resume, which the run's own configuration leaves out */
     int32_t *tokens, *targets; /* [this rank's samples * seq] */
     int32_t *starts;           /* likewise; NULL unless data.reset_documents */
+    struct trainer_pending *pending; /* [step_slots]: of the steps that have not been read  */
+    struct step_result *found;       /* [step_slots]                                        */
     int (*stop_requested)(void);
-    int64_t done;                /* updates made (or skipped) */
+    int64_t done;                /* updates given to the device; some may not have been read */
     int64_t first;               /* those made before this process: the step it went on from */
     char from[FOLDER_PATH];      /* the checkpoint it went on from */
     int resumed, skipped_damage; /* from a checkpoint; passing over damaged ones */
     int skips;                   /* in a row */
-    double loss, best;           /* last training loss; best validation loss so far */
-    double opened, started, step_seconds; /* on a clock: trainer_open, trainer_run */
-    double stop_after;                    /* seconds after `opened`; 0: never */
+    double loss, best;           /* last training loss read; best validation loss so far */
+    double opened, started;      /* on a clock: trainer_open, trainer_run */
+    double since;                /* the first step that has not been read began; what is no step
+                                  * left out */
+    double stop_after;           /* seconds after `opened`; 0: never */
     int opened_dir, saving;
 };
 

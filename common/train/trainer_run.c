@@ -2,13 +2,12 @@
 #include "common/train/trainer.h"
 
 #include "common/backend/planted.h"
-#include "common/base/hash.h"
 #include "common/base/log.h"
 #include "common/checkpoint/weights.h"
 #include "common/train/resume.h"
 #include "common/train/trainer_data.h"
+#include "common/train/trainer_step.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -60,11 +59,13 @@ enum status trainer_validate(struct trainer *t, double *loss, int64_t *valid)
 
 static enum status validate(struct trainer *t)
 {
-    double loss, start = trainer_now();
+    double loss, start;
     int64_t valid;
     int best;
     enum status st = ST_OK;
 
+    TRY(trainer_catch_up(t));
+    start = trainer_now();
     TRY(trainer_validate(t, &loss, &valid));
     best = loss < t->best;
     if (writes(t))
@@ -74,106 +75,6 @@ static enum status validate(struct trainer *t)
         return ST_OK;
     t->best = loss;
     return save(t, "best");
-}
-
-/* A skipped update is said aloud and counted; too many in a row end the run. */
-static enum status check_finite(struct trainer *t, const struct step_result *r)
-{
-    if (isfinite(r->grad_norm) && isfinite(r->loss)) {
-        t->skips = 0;
-        return ST_OK;
-    }
-    t->skips++;
-    log_warn("step %lld skipped: loss %g, gradient norm %g (skip %d of at most %d in a row)",
-             (long long)t->done + 1, r->loss, r->grad_norm, t->skips, TRAINER_MAX_SKIPS);
-    if (t->skips < TRAINER_MAX_SKIPS)
-        return ST_OK;
-    return fail(ST_ENUMERIC,
-                "%d updates in a row had a loss or gradient that is not finite, the last at step "
-                "%lld; lower train.lr (%g) or start again from weights that are finite",
-                t->skips, (long long)t->done + 1, t->cfg.train.lr);
-}
-
-static enum status record_step(struct trainer *t, const struct step_result *r, double lr)
-{
-    int64_t done = t->done + 1;
-    int line = done == 1 || done == t->cfg.train.steps || done % t->cfg.train.log_every == 0;
-    struct metrics_step m = {.step = done,
-                             .steps = t->cfg.train.steps,
-                             .result = *r,
-                             .lr = lr,
-                             .seconds = t->step_seconds,
-                             .tokens = t->cfg.train.batch * t->cfg.train.seq,
-                             .run_seconds = trainer_now() - t->started,
-                             .skipped = r->scale == 0.0};
-
-    m.tp_bytes = (double)ledger_sum(&t->place.ledger, LEDGER_TP_FORWARD, LEDGER_HEAD).wire_bytes;
-    m.dp_bytes = (double)ledger_sum(&t->place.ledger, LEDGER_DP, LEDGER_ZERO).wire_bytes;
-    return metrics_step(&t->metrics, &m, line);
-}
-
-static enum status print_hash(struct trainer *t)
-{
-    uint64_t hash;
-    char hex[HASH_HEX];
-
-    if (!t->cfg.run.hash)
-        return ST_OK;
-    TRY(params_hash(&hash, &t->step.model.params, t->place.at.dev, t->place.at.tp_host));
-    hash_hex(hex, hash);
-    log_info("hash after step %lld  %s  loss %a  norm %a", (long long)t->done + 1, hex, t->loss,
-             t->metrics.dir ? t->metrics.last_norm : 0.0);
-    return ST_OK;
-}
-
-/* Says how far the replay was off; the same decision on all ranks. */
-static enum status judge_shadow(struct trainer *t, const struct shadow_result *r)
-{
-    const struct shadow *s = &t->shadow;
-    char what[512];
-
-    if (!shadow_missed(r))
-        return ST_OK;
-    snprintf(
-        what, sizeof what,
-        "step %lld beside the reference: loss %.3g apart, at most %.3g allowed; the gradient of "
-        "%s %.3g apart, at most %.3g allowed; %lld of %lld beyond",
-        (long long)t->done + 1, r->loss, s->loss_most, r->tensor, r->gradient, s->gradient_most,
-        (long long)r->missed, (long long)r->tensors);
-    if (t->cfg.shadow.stop)
-        return fail(ST_EMISMATCH, "%s; narrows validate step looks closer", what);
-    log_warn("%s", what);
-    return ST_OK;
-}
-
-/* Before the step whose batch has been read; *seconds that it took. */
-static enum status shadow(struct trainer *t, double *seconds)
-{
-    int64_t every = t->cfg.shadow.every;
-    double start = trainer_now();
-    struct shadow_result r;
-
-    *seconds = 0.0;
-    if (!every || (t->done + 1) % every)
-        return ST_OK;
-    TRY(shadow_look(&t->shadow, &t->step, t->tokens, t->targets, t->starts, &r));
-    if (writes(t))
-        TRY(metrics_shadow(&t->metrics, t->done + 1, &r));
-    *seconds = trainer_now() - start;
-    return judge_shadow(t, &r);
-}
-
-/* The ranks' moments 0 are one moment, as near as a barrier brings them. */
-static enum status begin_profile(struct trainer *t)
-{
-    if (t->cfg.profile.first && t->done + 1 == t->cfg.profile.first) {
-        TRY(host_barrier(t->job));
-        TRY(trace_start(&t->trace, t->place.at.dev));
-    }
-    trace_open(t->place.at.dev,
-               (struct trace_span){
-                   .name = "step", .kind = "step", .key = {"number"}, .value = {t->done + 1}});
-    return ST_OK;
 }
 
 /* Writes the profile once its last step, or the run, is over. */
@@ -191,28 +92,6 @@ static enum status end_profile(struct trainer *t, int over)
     trace_stop(t->trace);
     t->trace = NULL;
     return ST_OK;
-}
-
-static enum status one_step(struct trainer *t)
-{
-    struct step_result r = {0};
-    double lr = lr_at(&t->lr, t->done), start = trainer_now(), replay;
-    int64_t valid;
-
-    TRY(trainer_training_batch(t, &valid));
-    TRY(shadow(t, &replay));
-    start += replay;
-    ledger_clear(&t->place.ledger);
-    TRY(begin_profile(t));
-    TRY(step_train(&t->step, t->tokens, t->targets, valid, t->done + 1, lr, &r));
-    trace_close(t->place.at.dev);
-    t->step_seconds = trainer_now() - start;
-    t->loss = r.loss;
-    t->metrics.last_norm = r.grad_norm;
-    TRY(check_finite(t, &r));
-    if (writes(t))
-        TRY(record_step(t, &r, lr));
-    return print_hash(t);
 }
 
 /* ---- when to stop, what to save ---- */
@@ -245,10 +124,12 @@ static enum status look_around(struct trainer *t, enum stop *stop)
 /* A checkpoint of now, unless there is one. */
 static enum status checkpoint(struct trainer *t, int wait)
 {
-    struct manifest_state state = resume_state(t);
+    struct manifest_state state;
 
     if (!t->saving)
         return ST_OK;
+    TRY(trainer_catch_up(t));
+    state = resume_state(t);
     if (wait)
         TRY(saver_wait(&t->saver));
     if (t->saver.saved == t->done)
@@ -337,7 +218,7 @@ static enum status all_steps(struct trainer *t, enum stop *stop)
     int64_t every = t->cfg.train.eval_every;
 
     while (t->done < t->cfg.train.steps && !*stop) {
-        enum status st = one_step(t);
+        enum status st = trainer_step(t);
 
         if (st != ST_OK)
             host_raise(t->job, st);
@@ -350,7 +231,7 @@ static enum status all_steps(struct trainer *t, enum stop *stop)
             TRY(checkpoint(t, 0));
         TRY(look_around(t, stop));
     }
-    return ST_OK;
+    return trainer_catch_up(t);
 }
 
 enum status trainer_run(struct trainer *t)

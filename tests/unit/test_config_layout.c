@@ -158,6 +158,31 @@ START_TEST(test_good_layout)
 }
 END_TEST
 
+/* How often the host reads what steps found: lines of the log are never late. */
+START_TEST(test_read_every)
+{
+    static const struct {
+        const char *change;
+        int log_every, read_every;
+    } on[] = {{"run.backend=ref", 10, 1},
+              {"run.backend=gpu", 10, 10},
+              {"run.backend=gpu", 1, 1},
+              {"run.backend=gpu", 1000, 16}};
+    struct config cfg;
+
+    for (size_t i = 0; i < sizeof on / sizeof *on; i++) {
+        config_default(&cfg);
+        ck_assert_int_eq(config_override(&cfg, on[i].change), ST_OK);
+        cfg.train.log_every = on[i].log_every;
+        ck_assert_int_eq(config_resolve(&cfg, 1, 259), ST_OK);
+        ck_assert_int_eq(cfg.train.read_every, on[i].read_every);
+    }
+    cfg.train.read_every = 7;
+    ck_assert_int_eq(config_resolve(&cfg, 1, 259), ST_OK);
+    ck_assert_int_eq(cfg.train.read_every, 7);
+}
+END_TEST
+
 START_TEST(test_resolve)
 {
     struct config cfg;
@@ -317,6 +342,7 @@ int main(void)
     tcase_add_loop_test(tests, test_bad_layout, 0, (int)(sizeof bad / sizeof bad[0]));
     tcase_add_loop_test(tests, test_good_layout, 0, (int)(sizeof good / sizeof good[0]));
     tcase_add_test(tests, test_resolve);
+    tcase_add_test(tests, test_read_every);
     tcase_add_test(tests, test_vocab_padding);
     tcase_add_test(tests, test_preset_order);
     tcase_add_test(tests, test_preset_sizes);
