@@ -97,32 +97,37 @@ static enum status copy_stream(FILE *in, FILE *out, const char *from)
     return ferror(in) ? fail(ST_EIO, "cannot read %s: %s", from, strerror(errno)) : ST_OK;
 }
 
-enum status outlet_copy(struct outlet *o, const char *from, const char *name, int *copied)
+enum status outlet_copy_as(struct outlet *o, const char *path, const char *name)
 {
-    char old[FOLDER_PATH], new[FOLDER_PATH];
+    char new[FOLDER_PATH];
     enum status st, end;
     FILE *in, *out;
 
-    TRY(folder_join(old, from, name));
     TRY(outlet_path(new, o, name));
-    if (copied)
-        *copied = 0;
-    if (access(old, F_OK))
-        return ST_OK;
-    in = fopen(old, "rb");
+    in = fopen(path, "rb");
     if (!in)
-        return fail(ST_EIO, "cannot read %s: %s", old, strerror(errno));
+        return fail(ST_EIO, "cannot read %s: %s", path, strerror(errno));
     out = fopen(new, "wb");
     if (!out) {
         fclose(in);
         return fail(ST_EIO, "cannot write %s: %s", new, strerror(errno));
     }
-    st = copy_stream(in, out, old);
+    st = copy_stream(in, out, path);
     fclose(in);
     end = folder_close(out, new);
-    if (copied)
-        *copied = 1;
     return st == ST_OK ? end : st;
+}
+
+enum status outlet_copy(struct outlet *o, const char *from, const char *name, int *copied)
+{
+    char old[FOLDER_PATH];
+    int there;
+
+    TRY(folder_join(old, from, name));
+    there = access(old, F_OK) == 0;
+    if (copied)
+        *copied = there;
+    return there ? outlet_copy_as(o, old, name) : ST_OK;
 }
 
 enum status outlet_copy_tokenizer(struct outlet *o, const char *from, int *n)

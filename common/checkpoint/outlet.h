@@ -31,6 +31,9 @@ enum status outlet_path(char *path, const struct outlet *o, const char *name);
 /* Copies from/name into the folder when it is there. *copied (may be NULL): whether it was. */
 enum status outlet_copy(struct outlet *o, const char *from, const char *name, int *copied);
 
+/* Copies a file into the folder, under that name. */
+enum status outlet_copy_as(struct outlet *o, const char *path, const char *name);
+
 /* Copies the tokenizer's files of folder `from`, those that are there; *n: how many. */
 enum status outlet_copy_tokenizer(struct outlet *o, const char *from, int *n);
 

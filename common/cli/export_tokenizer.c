@@ -1,12 +1,13 @@
 #include "common/cli/export_tokenizer.h"
 
 #include "common/base/log.h"
-#include "common/tokenizer/tokenizer.h"
+#include "common/tokenizer/file.h"
+#include "common/tokenizer/hf_write.h"
+#include "common/tokenizer/pieces.h"
 
 #include <errno.h>
 #include <jansson.h>
 #include <string.h>
-#include <unistd.h>
 
 static int is_none(const char *tokenizer)
 {
@@ -30,71 +31,6 @@ enum status export_ids(struct hf_ids *ids, const char *tokenizer)
     return ST_OK;
 }
 
-/* ---- bytes ---- */
-
-/* The character that stands for a byte in byte-level vocabularies: itself where it can be seen,
- * else the next from U+0100 on. */
-static void byte_character(char out[3], int byte)
-{
-    int code = 256;
-
-    for (int b = 0; b <= byte; b++) {
-        int seen = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
-
-        if (b == byte)
-            code = seen ? b : code;
-        else
-            code += !seen;
-    }
-    if (code < 128) {
-        out[0] = (char)code;
-        out[1] = '\0';
-        return;
-    }
-    out[0] = (char)(0xc0 | code >> 6);
-    out[1] = (char)(0x80 | (code & 63));
-    out[2] = '\0';
-}
-
-/* An added token of the byte tokenizer. */
-static json_t *special_token(int id, const char *name)
-{
-    return json_pack("{s:i,s:s,s:b,s:b,s:b,s:b,s:b}", "id", id, "content", name, "single_word", 0,
-                     "lstrip", 0, "rstrip", 0, "normalized", 0, "special", 1);
-}
-
-static json_t *byte_vocabulary(void)
-{
-    json_t *vocab = json_object();
-
-    for (int b = 0; b < 256; b++) {
-        char character[3];
-
-        byte_character(character, b);
-        json_object_set_new(vocab, character, json_integer(b));
-    }
-    return vocab;
-}
-
-/* A byte-level BPE without a merge: each byte is its own token. */
-static json_t *byte_tokenizer(void)
-{
-    json_t *added = json_pack("[o,o,o]", special_token(TOKENIZER_BYTE_BEGIN, "<begin>"),
-                              special_token(TOKENIZER_BYTE_END, "<end>"),
-                              special_token(TOKENIZER_BYTE_PAD, "<pad>"));
-    json_t *level = json_pack("{s:s,s:b,s:b,s:b}", "type", "ByteLevel", "add_prefix_space", 0,
-                              "trim_offsets", 1, "use_regex", 0);
-    json_t *model =
-        json_pack("{s:s,s:n,s:n,s:n,s:n,s:b,s:b,s:o,s:[]}", "type", "BPE", "dropout", "unk_token",
-                  "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0, "byte_fallback",
-                  0, "vocab", byte_vocabulary(), "merges");
-    json_t *decoder = json_deep_copy(level);
-
-    return json_pack("{s:s,s:n,s:n,s:o,s:n,s:o,s:n,s:o,s:o}", "version", "1.0", "truncation",
-                     "padding", "added_tokens", added, "normalizer", "pre_tokenizer", level,
-                     "post_processor", "decoder", decoder, "model", model);
-}
-
 /* ---- files ---- */
 
 static enum status dump(const struct outlet *o, const char *name, json_t *root)
@@ -116,11 +52,20 @@ static enum status dump(const struct outlet *o, const char *name, json_t *root)
     return st == ST_OK ? end : st;
 }
 
-static enum status write_bytes(const struct outlet *o)
+/* A tokenizer.json made of what t is; said where none can be. */
+static enum status write_made(const struct outlet *o, const struct tokenizer *t)
 {
-    json_t *root = byte_tokenizer();
-    enum status st = dump(o, "tokenizer.json", root);
+    json_t *root;
+    enum status st;
 
+    TRY(hf_write(&root, t));
+    if (!root) {
+        log_warn("no tokenizer.json is made of %s: it has user-defined symbols or leaves spaces "
+                 "out; transformers finds no tokenizer, or needs sentencepiece for it",
+                 t->name);
+        return ST_OK;
+    }
+    st = dump(o, "tokenizer.json", root);
     json_decref(root);
     return st;
 }
@@ -135,22 +80,17 @@ static void add_name(json_t *root, const char *key, const struct tokenizer *t, i
 }
 
 /* Without it AutoTokenizer would guess the class from the model's. */
-static enum status write_tokenizer_config(const struct outlet *o, const char *tokenizer,
+static enum status write_tokenizer_config(const struct outlet *o, const struct tokenizer *t,
                                           const struct hf_ids *ids)
 {
-    json_t *root;
-    struct tokenizer t;
     enum status st;
-
-    TRY(tokenizer_open(&t, tokenizer));
-    root = json_pack("{s:s,s:b,s:b}", "tokenizer_class", "PreTrainedTokenizerFast",
-                     "clean_up_tokenization_spaces", 0, "add_bos_token", 0);
+    json_t *root = json_pack("{s:s,s:b,s:b}", "tokenizer_class", "PreTrainedTokenizerFast",
+                             "clean_up_tokenization_spaces", 0, "add_bos_token", 0);
     if (root) {
-        add_name(root, "bos_token", &t, ids->begin);
-        add_name(root, "eos_token", &t, ids->end);
-        add_name(root, "pad_token", &t, ids->pad);
+        add_name(root, "bos_token", t, ids->begin);
+        add_name(root, "eos_token", t, ids->end);
+        add_name(root, "pad_token", t, ids->pad);
     }
-    tokenizer_close(&t);
     st = dump(o, "tokenizer_config.json", root);
     json_decref(root);
     return st;
@@ -168,31 +108,55 @@ static enum status folder_of(char folder[FOLDER_PATH], const char *path)
     return ST_OK;
 }
 
-/* Nonzero for a file under the name by which transformers finds it. */
-static int is_known(const char *path)
+/* The name by which transformers finds the file of t. NULL: it reads no such file. */
+static const char *name_of(const struct tokenizer *t)
 {
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    size_t n = strlen(t->name);
 
-    return !strcmp(name, "tokenizer.json") || !strcmp(name, "tokenizer.model");
+    if (strcmp(t->kind, PIECES_KIND) != 0)
+        return "tokenizer.json";
+    return n > 6 && !strcmp(t->name + n - 6, ".model") ? "tokenizer.model" : NULL;
+}
+
+/* The files of t as they are: all of a folder when it has one of the usual names, else its own. */
+static enum status copy_files(struct outlet *o, const struct tokenizer *t)
+{
+    char folder[FOLDER_PATH];
+    const char *slash = strrchr(t->name, '/'), *name = slash ? slash + 1 : t->name;
+    int n;
+
+    if (!t->data) /* bytes */
+        return ST_OK;
+    if (file_is_folder(t->name))
+        return outlet_copy_tokenizer(o, t->name, &n);
+    if (strcmp(name, "tokenizer.json") != 0 && strcmp(name, "tokenizer.model") != 0)
+        return name_of(t) ? outlet_copy_as(o, t->name, name_of(t)) : ST_OK;
+    TRY(folder_of(folder, t->name));
+    return outlet_copy_tokenizer(o, folder, &n);
+}
+
+static enum status put_tokenizer(struct outlet *o, const struct tokenizer *t,
+                                 const struct hf_ids *ids)
+{
+    char path[FOLDER_PATH];
+
+    TRY(copy_files(o, t));
+    TRY(outlet_path(path, o, "tokenizer.json"));
+    if (!file_exists(path))
+        TRY(write_made(o, t));
+    TRY(outlet_path(path, o, "tokenizer_config.json"));
+    return file_exists(path) ? ST_OK : write_tokenizer_config(o, t, ids);
 }
 
 enum status export_tokenizer(struct outlet *o, const char *tokenizer, const struct hf_ids *ids)
 {
-    char folder[FOLDER_PATH], path[FOLDER_PATH];
-    int n;
+    struct tokenizer t;
+    enum status st;
 
     if (is_none(tokenizer))
         return ST_OK;
-    if (!strcmp(tokenizer, "bytes")) {
-        TRY(write_bytes(o));
-    } else if (is_known(tokenizer)) {
-        TRY(folder_of(folder, tokenizer));
-        TRY(outlet_copy_tokenizer(o, folder, &n));
-    } else {
-        log_warn("transformers does not read the tokenizer %s; the folder is without one",
-                 tokenizer);
-        return ST_OK;
-    }
-    TRY(outlet_path(path, o, "tokenizer_config.json"));
-    return access(path, F_OK) ? write_tokenizer_config(o, tokenizer, ids) : ST_OK;
+    TRY(tokenizer_open(&t, tokenizer));
+    st = put_tokenizer(o, &t, ids);
+    tokenizer_close(&t);
+    return st;
 }

@@ -8,10 +8,10 @@
  * and "none". Errors: those of tokenizer_open, with the way out. */
 enum status export_ids(struct hf_ids *ids, const char *tokenizer);
 
-/* Puts what transformers reads as that tokenizer into the folder: for "bytes" a tokenizer.json made
- * here; for a file of Hugging Face's or SentencePiece's it and what lies beside it; and a
- * tokenizer_config.json where there is none. A tokenizer that transformers does not read is left
- * out, which is said. Errors: ST_EIO. */
+/* Puts what transformers reads as that tokenizer into the folder: its file under the usual name and
+ * what lies beside it; a tokenizer.json made here for "bytes" and pieces (hf_write.h), where none
+ * lies there; a tokenizer_config.json likewise. What cannot be made is said. Errors: those of
+ * tokenizer_open and hf_write; ST_EIO. */
 enum status export_tokenizer(struct outlet *o, const char *tokenizer, const struct hf_ids *ids);
 
 #endif

@@ -211,7 +211,7 @@ enum status pieces_finish(struct tokenizer *t, struct pieces *p, int prefix, int
     r->fuse_unknown = 1;
     r->edited_as_is = 1;
     t->strip = prefix != 0;
-    return recipe_finish(t, r, "SentencePiece BPE");
+    return recipe_finish(t, r, PIECES_KIND);
 }
 
 void pieces_close(struct pieces *p)

@@ -5,7 +5,8 @@
 
 #include "common/tokenizer/recipe.h"
 
-#define PIECES_MARK "\xe2\x96\x81" /* U+2581, what stands for a space in pieces */
+#define PIECES_MARK "\xe2\x96\x81"      /* U+2581, what stands for a space in pieces */
+#define PIECES_KIND "SentencePiece BPE" /* tokenizer.kind */
 
 enum piece_type { /* as in the protobuf message */
                   PIECE_NORMAL = 1,

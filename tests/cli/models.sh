@@ -89,6 +89,28 @@ same "E18: the file is the one that came in" "$(cksum <"$hf/cola/model.safetenso
 expect "the Python file is the tree's" cmp -s "$dir/cola.out/modeling_narrows.py" \
     "$SOURCE/common/checkpoint/modeling_narrows.py"
 expect "the byte tokenizer goes with it" test -s "$dir/cola.out/tokenizer.json"
+# Tokenizers under names of their own, in a folder, and of other kinds.
+tokens=$SOURCE/tests/data/tokenizers
+mkdir "$dir/lone"
+gzip -dc "$tokens/stories260k.bin.gz" >"$dir/tok512.bin"
+gzip -dc "$tokens/stories260k.model.gz" >"$dir/tok512.model"
+gzip -dc "$tokens/minimind.json.gz" >"$dir/minimind.json"
+cp "$dir/minimind.json" "$dir/lone/tokenizer.json"
+# carried NAME WORDS...: an export with that tokenizer has a tokenizer.json of the same ids.
+carried() {
+    name=$1
+    shift
+    ends_well "export with $name" 0 export "$dir/stories" --output "$dir/with" -t "$dir/$name"
+    same "$name is a tokenizer.json in it" \
+        "$("$NARROWS" tokenize "$dir/$name" "$@" --text "Lily's ball")" \
+        "$("$NARROWS" tokenize "$dir/with/tokenizer.json" "$@" --text "Lily's ball" 2>&1)"
+    expect "with the names of special tokens" test -s "$dir/with/tokenizer_config.json"
+    rm -rf "$dir/with"
+}
+carried tok512.bin --frame
+carried tok512.model --frame
+carried minimind.json
+carried lone
 ends_well "SVD comes in" 0 import "$hf/svd" --output "$dir/svd" --tokenizer bytes
 ends_well "as factors" 0 export "$dir/svd" --output "$dir/svd.out"
 read_export "factors" "$dir/svd.out" narrows F32

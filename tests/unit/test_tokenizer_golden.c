@@ -1,5 +1,6 @@
 /* Tokenizers of other programs against what those programs made of the same text: all strings of
  * tests/data/tokenizers, and whole texts. */
+#include "common/tokenizer/hf_write.h"
 #include "tests/unit/stored_tokenizer.h"
 #include "tests/unit/temp_folder.h"
 
@@ -26,7 +27,8 @@ static const struct {
     {"stories260k", "stories260k.model", 512, 1, 2, 0},
 };
 
-enum { ROWS = sizeof rows / sizeof *rows, STRINGS = 243, STORIES = 6 };
+/* PIECES: the first that is no tokenizer.json. */
+enum { ROWS = sizeof rows / sizeof *rows, STRINGS = 243, STORIES = 6, PIECES = 5 };
 
 static char folder[TEMP_PATH];
 static struct tokenizer t;
@@ -86,8 +88,22 @@ static void assert_text(const struct token_list *ids, const json_t *expected, un
     list_bytes_free(&out);
 }
 
-/* All strings: the ids, and the text back. */
-START_TEST(test_strings)
+/* Merges are lists of two texts, or both in one text with a space between them. */
+static void assert_merges(const json_t *pairs, const json_t *texts)
+{
+    ck_assert_uint_eq(json_array_size(pairs), json_array_size(texts));
+    for (size_t i = 0; i < json_array_size(pairs); i++) {
+        const json_t *pair = json_array_get(pairs, i);
+        char both[128];
+
+        snprintf(both, sizeof both, "%s %s", json_string_value(json_array_get(pair, 0)),
+                 json_string_value(json_array_get(pair, 1)));
+        ck_assert_str_eq(both, json_string_value(json_array_get(texts, i)));
+    }
+}
+
+/* All strings with the tokenizer that is open: the ids, and the text back. */
+static void assert_strings(int row)
 {
     struct token_list ids = {0};
     char path[TEMP_PATH];
@@ -95,20 +111,82 @@ START_TEST(test_strings)
     json_t *json;
     int n = 0;
 
-    stored_tokenizer_open(&t, folder, rows[_i].file);
-    ck_assert(t.vocab == rows[_i].vocab && t.begin == rows[_i].begin && t.end == rows[_i].end);
+    ck_assert(t.vocab == rows[row].vocab && t.begin == rows[row].begin && t.end == rows[row].end);
     for (; (json = next_line(in)); n++) {
         const json_t *text = json_object_get(json, "text");
-        const json_t *expected = json_object_get(json_object_get(json, "ids"), rows[_i].key);
+        const json_t *expected = json_object_get(json_object_get(json, "ids"), rows[row].key);
 
-        assert_ids(&ids, text, expected, TOKENIZER_PLAIN, rows[_i].key);
-        if (!rows[_i].nfc)
-            assert_text(&ids, text, TOKENIZER_PLAIN, rows[_i].key);
+        assert_ids(&ids, text, expected, TOKENIZER_PLAIN, rows[row].key);
+        if (!rows[row].nfc)
+            assert_text(&ids, text, TOKENIZER_PLAIN, rows[row].key);
         json_decref(json);
     }
     ck_assert_int_eq(n, STRINGS);
     list_tokens_free(&ids);
     fclose(in);
+}
+
+START_TEST(test_strings)
+{
+    stored_tokenizer_open(&t, folder, rows[_i].file);
+    assert_strings(_i);
+}
+END_TEST
+
+/* A tokenizer.json made of pieces has the same ids, and what goes around a text; it is the one that
+ * another program made of them. */
+START_TEST(test_written)
+{
+    static const char *const others[ROWS] = {[PIECES] = "mistral-v1.json"};
+    char path[TEMP_PATH];
+    struct token_list ids = {0};
+    json_t *made, *other;
+
+    stored_tokenizer_open(&t, folder, rows[_i].file);
+    OK(hf_write(&made, &t));
+    ck_assert_ptr_nonnull(made);
+    tokenizer_close(&t);
+    if (others[_i]) {
+        other = json_load_file(stored_tokenizer_unpack(path, folder, others[_i]), 0, NULL);
+        ck_assert(json_equal(json_object_get(json_object_get(other, "model"), "vocab"),
+                             json_object_get(json_object_get(made, "model"), "vocab")));
+        assert_merges(json_object_get(json_object_get(made, "model"), "merges"),
+                      json_object_get(json_object_get(other, "model"), "merges"));
+        json_decref(other);
+    }
+    ck_assert_int_eq(json_dump_file(made, temp_folder_path(path, folder, "made.json"), 0), 0);
+    json_decref(made);
+    OK(tokenizer_open(&t, path));
+    assert_strings(_i);
+    OK(tokenizer_encode(&ids, &t, "a", 1, TOKENIZER_FRAME));
+    ck_assert(ids.count > 1 && ids.ids[0] == rows[_i].begin);
+    list_tokens_free(&ids);
+}
+END_TEST
+
+/* Bytes likewise; a tokenizer that is a tokenizer.json already is not written. */
+START_TEST(test_written_bytes)
+{
+    char path[TEMP_PATH], text[256];
+    struct token_list ids = {0};
+    json_t *made;
+
+    OK(tokenizer_open(&t, "bytes"));
+    OK(hf_write(&made, &t));
+    tokenizer_close(&t);
+    ck_assert_int_eq(json_dump_file(made, temp_folder_path(path, folder, "made.json"), 0), 0);
+    json_decref(made);
+    OK(tokenizer_open(&t, path));
+    ck_assert_int_eq(t.vocab, TOKENIZER_BYTE_VOCAB);
+    for (int i = 0; i < 256; i++)
+        text[i] = (char)i;
+    OK(tokenizer_encode(&ids, &t, text, 256, TOKENIZER_PLAIN));
+    ck_assert_int_eq(ids.count, 256);
+    for (int i = 0; i < 256; i++)
+        ck_assert_int_eq(ids.ids[i], i);
+    list_tokens_free(&ids);
+    OK(hf_write(&made, &t));
+    ck_assert_ptr_null(made);
 }
 END_TEST
 
@@ -211,6 +289,8 @@ int main(void)
     tcase_set_timeout(tests, 0);
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_loop_test(tests, test_strings, 0, ROWS);
+    tcase_add_loop_test(tests, test_written, PIECES, ROWS);
+    tcase_add_test(tests, test_written_bytes);
     tcase_add_loop_test(tests, test_special, 0, STORIES); /* there are none for the last two */
     tcase_add_loop_test(tests, test_texts, 0, ROWS);
     suite_add_tcase(suite, tests);
