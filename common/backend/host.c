@@ -52,7 +52,7 @@ static int set_up_mpi(struct host_job *job, int *argc, char ***argv, int *level)
     void *limit;
     int found, code;
 
-    code = MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, level);
+    code = MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, level);
     if (code != MPI_SUCCESS)
         return code;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
@@ -86,15 +86,17 @@ static enum status job_start(struct host_job *job, int *argc, char ***argv)
 
     if (code != MPI_SUCCESS)
         return fail(ST_ECOMM, "MPI does not start (code %d); try `mpirun -n 1 true`", code);
-    if (level < MPI_THREAD_FUNNELED)
-        return fail(ST_ECOMM, "MPI offers thread level %d, narrows needs MPI_THREAD_FUNNELED (%d)",
-                    level, MPI_THREAD_FUNNELED);
+    if (level < MPI_THREAD_SERIALIZED)
+        return fail(ST_ECOMM,
+                    "MPI offers thread level %d, narrows needs MPI_THREAD_SERIALIZED (%d)", level,
+                    MPI_THREAD_SERIALIZED);
     job->word = calloc((size_t)job->size + 1, sizeof *job->word);
     job->text = malloc(HOST_TEXT);
     if (!job->word || !job->text)
         return fail(ST_ENOMEM, "no host memory for the control data of %d ranks", job->size);
     job->next_tag = HOST_TAG_FIRST;
     job->round = 1;
+    job->sign.rank = job->rank;
     return host_set_reserve(&job->agree, 2 * job->size);
 }
 
@@ -305,6 +307,8 @@ int host_job_raised(struct host_job *job)
     while (job->raised_in < job->round) {
         if (MPI_Test(&job->flag_request, &flag, MPI_STATUS_IGNORE) != MPI_SUCCESS || !flag)
             return 0;
+        if (job->flag_in.round == job->sign.round)
+            job->heard = now;
         /* A flag of an earlier round has been dealt with; one of the next is kept for then. */
         if (job->flag_in.round > job->raised_in) {
             job->raised_in = job->flag_in.round;

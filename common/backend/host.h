@@ -59,6 +59,16 @@ void host_raise(struct host *h, enum status st);
 /* Nonzero once a rank has raised; cheap (looks at the network once in 0.2 ms), polled by waits. */
 int host_raised(struct host *h);
 
+/* Work of this rank that may outlast the time limit while others wait for it: a text to read,
+ * weights to write, a checkpoint to load. Returns what work(context) returns. Meanwhile a thread
+ * tells the other ranks that this one lives, and their time counts from what they heard last; a
+ * process that is stopped or gone says nothing. work must not call anything of this file, nor MPI.
+ * h: any group of the job; NULL: nobody waits. Errors: ST_EINTERNAL when there is no thread. */
+enum status host_work(struct host *h, enum status (*work)(void *), void *context);
+
+/* The same from within work that does talk to other ranks, as often as it likes. */
+void host_alive(struct host *h);
+
 /* A wait for something that is not a message here (a device, a file):
  *     struct host_poll poll = host_poll_start();
  *     while (!ready())

@@ -26,19 +26,23 @@ struct host_poll host_poll_start(void)
     return (struct host_poll){0};
 }
 
-/* One turn of a wait: 0 to go on, else ST_EPEER or ST_ECOMM without a message. */
+/* One turn of a wait: 0 to go on, else ST_EPEER or ST_ECOMM without a message. Time counts from the
+ * beginning, or from the last sign of life of a rank at long work. */
 static enum status turn(struct host_poll *p, struct host_job *job, int heed, double timeout)
 {
-    double now;
+    double now, since;
+    int raised;
 
     if (++p->turns < SPIN_TURNS && p->turns % CLOCK_TURNS != 0)
         return ST_OK;
     now = host_clock();
     if (p->start == 0)
         p->start = now;
-    if (heed && host_job_raised(job))
+    raised = host_job_raised(job);
+    if (heed && raised)
         return ST_EPEER;
-    if (timeout > 0 && now - p->start > timeout)
+    since = job->heard > p->start ? job->heard : p->start;
+    if (timeout > 0 && now - since > timeout)
         return ST_ECOMM;
     if (p->turns < SPIN_TURNS)
         return ST_OK;

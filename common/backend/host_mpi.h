@@ -55,10 +55,12 @@ struct host_job {
     int64_t raised_in; /* the latest round in which a rank raised; raised means == round */
     struct host_word raised_by, flag_in;
     MPI_Request flag_request;
-    double flag_looked; /* when flag_request was last tested */
-    int epoch;          /* counts agreed failures: groups made before one are dead */
-    int broken;         /* a rank did not come to host_agree: only host_end is left */
-    int speaks;         /* and this rank has the message */
+    double flag_looked;    /* when flag_request was last tested */
+    struct host_word sign; /* of life, of round 0: what a rank at long work sends as a flag */
+    double heard, told;    /* when one came from any rank; when this one sent its own */
+    int epoch;             /* counts agreed failures: groups made before one are dead */
+    int broken;            /* a rank did not come to host_agree: only host_end is left */
+    int speaks;            /* and this rank has the message */
 
     struct host_set agree;
     struct host_word *word; /* [size + 1], the last is this rank's own */

@@ -21,11 +21,14 @@ struct save {
     struct model all; /* the table of the whole model, without memory */
     struct device *dev;
     struct host *tp;
+    const char *dir;               /* what the folder will be called */
     struct safetensors_writer out; /* rank 0 */
-    char folder[FOLDER_PATH];      /* the partial one; rank 0 */
-    void *raw, *shard, *shards;    /* as on the device; wide; those of all ranks */
-    void *whole;                   /* wide; rank 0 */
-    void *pieces;                  /* of one message, of all ranks */
+    const char *name;              /* of the tensor that is written next, and its values */
+    const void *values;
+    char folder[FOLDER_PATH];   /* the partial one; rank 0 */
+    void *raw, *shard, *shards; /* as on the device; wide; those of all ranks */
+    void *whole;                /* wide; rank 0 */
+    void *pieces;               /* of one message, of all ranks */
 };
 
 enum { PIECE = 1 << 20 }; /* bytes of a message: what host_gather keeps for good */
@@ -176,6 +179,21 @@ static enum status bring(struct save *s, int i, size_t bytes)
     return broadcast(p->pp, s->shard, bytes, model_stage_of(s->m, s->all.params.item[i].layer));
 }
 
+static enum status put_tensor(void *context)
+{
+    struct save *s = context;
+
+    return safetensors_put(&s->out, s->name, s->values);
+}
+
+/* Other ranks wait for the disk as long as it takes. */
+static enum status put(struct save *s, const char *name, const void *values)
+{
+    s->name = name;
+    s->values = values;
+    return host_work(s->tp, put_tensor, s);
+}
+
 static enum status save_param(struct save *s, int i)
 {
     const struct params *p = &s->m->params;
@@ -192,10 +210,10 @@ static enum status save_param(struct save *s, int i)
     if (p->tp_rank != 0)
         return ST_OK;
     if (!cut)
-        return safetensors_put(&s->out, row->name, s->shard);
+        return put(s, row->name, s->shard);
     for (int r = 0; r < p->tp_size; r++)
         place(s, row, r);
-    return safetensors_put(&s->out, row->name, s->whole);
+    return put(s, row->name, s->whole);
 }
 
 /* ---- the folder ---- */
@@ -251,23 +269,34 @@ static enum status write_texts(struct save *s)
     return weights_write_settings(path, s->m->cfg);
 }
 
-static enum status write_all(struct save *s, const char *dir)
+static enum status begin_folder(void *context)
+{
+    struct save *s = context;
+
+    TRY(folder_begin(s->folder, s->dir, files));
+    TRY(write_texts(s));
+    return create_tensors(s);
+}
+
+static enum status finish_folder(void *context)
+{
+    struct save *s = context;
+
+    TRY(safetensors_finish(&s->out));
+    return folder_commit(s->dir, files);
+}
+
+static enum status write_all(struct save *s)
 {
     int writes = s->m->tp_rank == 0 && gathers(s->m);
 
     TRY(model_open(&s->all, s->m->cfg, s->m->tp_rank, s->m->tp_size, s->m->params.wide));
     TRY(make_room(s));
-    if (writes) {
-        TRY(folder_begin(s->folder, dir, files));
-        TRY(write_texts(s));
-        TRY(create_tensors(s));
-    }
+    if (writes)
+        TRY(host_work(s->tp, begin_folder, s));
     for (int i = 0; i < s->all.params.n; i++)
         TRY(save_param(s, i));
-    if (!writes)
-        return ST_OK;
-    TRY(safetensors_finish(&s->out));
-    return folder_commit(dir, files);
+    return writes ? host_work(s->tp, finish_folder, s) : ST_OK;
 }
 
 enum status weights_save(const char *dir, const struct model *m, struct device *dev,
@@ -281,8 +310,9 @@ enum status weights_save(const char *dir, const struct model *m, struct device *
     s->m = m;
     s->dev = dev;
     s->tp = tp;
+    s->dir = dir;
     s->out.fd = -1;
-    st = write_all(s, dir);
+    st = write_all(s);
     if (st != ST_OK && m->tp_rank == 0 && gathers(m)) {
         safetensors_drop(&s->out);
         if (s->folder[0])

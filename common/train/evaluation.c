@@ -26,8 +26,16 @@ static enum status settle(struct evaluation *e)
     return config_validate(&e->cfg, ranks);
 }
 
-static enum status open_data(struct evaluation *e, const char *data)
+/* What is read from `path`, while other ranks may wait. */
+struct reading {
+    struct evaluation *e;
+    const char *path;
+};
+
+static enum status open_data(void *context)
 {
+    const struct reading *r = context;
+    struct evaluation *e = r->e;
     const struct config *c = &e->cfg;
     struct corpus_options text = {.separator = c->data.document_separator,
                                   .require_utf8 = c->data.require_utf8};
@@ -37,9 +45,16 @@ static enum status open_data(struct evaluation *e, const char *data)
                                   .batch = c->train.batch,
                                   .limit = e->limit};
 
-    TRY(corpus_open_any(&e->corpus, data, &e->tokenizer, &text));
+    TRY(corpus_open_any(&e->corpus, r->path, &e->tokenizer, &text));
     TRY(corpus_check_ids(&e->corpus, c->model.vocab, host_rank(e->job), host_size(e->job)));
     return loader_open(&e->loader, &e->corpus, &rows);
+}
+
+static enum status read_weights(void *context)
+{
+    const struct reading *r = context;
+
+    return weights_load(&r->e->step.model, r->e->place.at.dev, r->path);
 }
 
 static enum status open_step(struct evaluation *e, const char *weights)
@@ -49,7 +64,7 @@ static enum status open_step(struct evaluation *e, const char *weights)
 
     TRY(step_plan(&memory, NULL, NULL, &e->cfg, place_wide(&e->cfg), 0));
     TRY(step_open(&e->step, &e->cfg, &e->place.at, &memory, 0));
-    TRY(weights_load(&e->step.model, e->place.at.dev, weights));
+    TRY(host_work(e->job, read_weights, &(struct reading){e, weights}));
     e->tokens = malloc(n * sizeof *e->tokens);
     e->targets = malloc(n * sizeof *e->targets);
     if (!e->tokens || !e->targets)
@@ -62,7 +77,7 @@ static enum status open_all(struct evaluation *e, const char *weights, const cha
     TRY(host_agree(e->job, settle(e)));
     host_set_timeout(e->job, e->cfg.parallel.timeout);
     if (data)
-        TRY(host_agree(e->job, open_data(e, data)));
+        TRY(host_agree(e->job, host_work(e->job, open_data, &(struct reading){e, data})));
     TRY(place_open(&e->place, &e->cfg, e->job));
     return host_agree(e->job, open_step(e, weights));
 }

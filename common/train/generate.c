@@ -140,6 +140,7 @@ enum status generator_logits(struct generator *g, const float **logits)
 /* A run of generate_text. */
 struct text_run {
     struct generator g;
+    struct host *group; /* its ranks; others may wait for them */
     const struct tokenizer *t;
     const struct generate_request *q;
     struct decoder decoder;
@@ -222,6 +223,7 @@ static enum status write_tokens(struct text_run *r, struct generate_result *resu
 
     while (result->tokens < r->q->tokens) {
         TRY(generator_logits(&r->g, &logits));
+        host_alive(r->group);
         if (result->tokens == 0)
             result->prompt_seconds = lap(r);
         TRY(sampler_pick(&token, &r->q->sampler, logits, r->vocab, 0, r->g.total));
@@ -264,7 +266,7 @@ struct generate_request generate_request(const struct config *cfg)
 enum status generate_text(struct generate_result *r, struct model *m, const struct step_place *at,
                           const struct tokenizer *t, const struct generate_request *q)
 {
-    struct text_run run_state = {.t = t, .q = q, .vocab = t->vocab};
+    struct text_run run_state = {.group = at->tp_host, .t = t, .q = q, .vocab = t->vocab};
     enum status st;
 
     *r = (struct generate_result){0};

@@ -61,6 +61,8 @@ static json_t *step_record(const struct metrics *m, const struct metrics_step *s
     json_object_set_new(r, "peak_rss", number(metrics_peak_rss()));
     json_object_set_new(r, "tp_bytes", number(s->tp_bytes));
     json_object_set_new(r, "dp_bytes", number(s->dp_bytes));
+    if (s->start_seconds > 0.0)
+        json_object_set_new(r, "start_seconds", number(s->start_seconds));
     if (s->skipped)
         json_object_set_new(r, "skipped", json_true());
     return r;

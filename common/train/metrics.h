@@ -11,11 +11,12 @@ struct metrics_step {
     int64_t step, steps; /* done so far, of all */
     struct step_result result;
     double lr, seconds;
-    int64_t tokens;     /* of the global batch, padding included */
-    double tp_bytes;    /* sent by this rank in the step for tensor parallelism */
-    double dp_bytes;    /* for data parallelism */
-    double run_seconds; /* since the first step began */
-    int skipped;        /* the update was not made */
+    int64_t tokens;       /* of the global batch, padding included */
+    double tp_bytes;      /* sent by this rank in the step for tensor parallelism */
+    double dp_bytes;      /* for data parallelism */
+    double run_seconds;   /* since the first step began */
+    double start_seconds; /* of a process' first step: since the process began; else 0 */
+    int skipped;          /* the update was not made */
 };
 
 struct metrics {

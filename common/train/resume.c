@@ -80,23 +80,38 @@ static void take_state(struct trainer *t, const char *path, const struct manifes
     t->resumed = 1;
 }
 
+/* What this rank reads. */
+struct reading {
+    struct trainer *t;
+    const char *path;
+    const struct manifest *m;
+    struct checkpoint_read count;
+};
+
+static enum status read_state(void *context)
+{
+    struct reading *r = context;
+
+    return checkpoint_load(&r->t->step.model.params, r->t->place.at.dev, r->path, r->m, &r->count);
+}
+
 static enum status load(struct trainer *t, const char *path, const struct manifest *m)
 {
-    struct checkpoint_read count;
+    struct reading reading = {.t = t, .path = path, .m = m};
     double sums[2], start = trainer_now();
     char a[TEXT_NUMBER], b[TEXT_NUMBER];
     enum status st;
 
     TRY(host_settle(t->job, same_step(t, m)));
     TRY(host_settle(t->job, check(t, m)));
-    st = checkpoint_load(&t->step.model.params, t->place.at.dev, path, m, &count);
+    st = host_work(t->job, read_state, &reading);
     TRY(host_settle(t->job, st));
-    sums[0] = (double)count.read;
+    sums[0] = (double)reading.count.read;
     TRY(host_max_f64(t->job, sums, 1));
     take_state(t, path, m);
     log_info("resume     step %lld of %s  %s read by a rank at most, of %s, in %.2f s",
              (long long)m->state.step, path, text_bytes(a, sums[0]),
-             text_bytes(b, (double)count.whole), trainer_now() - start);
+             text_bytes(b, (double)reading.count.whole), trainer_now() - start);
     return ST_OK;
 }
 

@@ -103,6 +103,13 @@ static void join(struct saver *s)
 
 /* ---- opening ---- */
 
+static enum status sweep(void *context)
+{
+    const struct saver *s = context;
+
+    return checkpoint_sweep(s->root);
+}
+
 enum status saver_open(struct saver *s, const struct place *place, const struct params *p,
                        const struct config *cfg, const char *root, int64_t saved)
 {
@@ -119,7 +126,7 @@ enum status saver_open(struct saver *s, const struct place *place, const struct 
     snprintf(s->root, sizeof s->root, "%s", root);
     st = snapshot_open(&s->snap, p, at, host_rank(s->job));
     if (st == ST_OK && leads(s))
-        st = checkpoint_sweep(root);
+        st = host_work(s->job, sweep, s);
     st = host_agree(s->job, st);
     if (st != ST_OK)
         saver_close(s);

@@ -46,8 +46,9 @@ static enum status same_config(struct trainer *t)
 }
 
 /* The weights that the run starts from, where they are not drawn; moments and steps begin anew. */
-static enum status load_start(struct trainer *t)
+static enum status load_start(void *context)
 {
+    struct trainer *t = context;
     char path[WEIGHTS_PATH];
 
     if (t->resumed || !t->cfg.train.init_from[0])
@@ -73,16 +74,23 @@ static int goes_on(const struct trainer *t)
     return t->resumed && (!strcmp(t->resume, "auto") || run_dir_holds(&t->cfg, t->from));
 }
 
-static enum status open_dir(struct trainer *t)
+/* Where a run begins anew, what the one before left is removed. */
+static enum status take_dir(void *context)
 {
-    enum status st = ST_OK;
+    struct trainer *t = context;
 
     if (writes(t) && goes_on(t))
-        st = run_dir_continue(&t->dir, &t->cfg, t->done, t->skipped_damage);
-    else if (writes(t))
-        st = run_dir_open(&t->dir, &t->cfg);
-    else
-        run_dir_path(t->dir.path, &t->cfg);
+        return run_dir_continue(&t->dir, &t->cfg, t->done, t->skipped_damage);
+    if (writes(t))
+        return run_dir_open(&t->dir, &t->cfg);
+    run_dir_path(t->dir.path, &t->cfg);
+    return ST_OK;
+}
+
+static enum status open_dir(struct trainer *t)
+{
+    enum status st = host_work(t->job, take_dir, t);
+
     t->opened_dir = 1;
     t->metrics = (struct metrics){.dir = &t->dir,
                                   .first = t->first,
@@ -134,18 +142,23 @@ static enum status open_all(struct trainer *t)
 {
     TRY(host_agree(t->job, settle_config(t)));
     TRY(host_agree(t->job, same_config(t)));
+    start_lap(&t->start, START_PROGRAM);
     host_set_timeout(t->job, t->cfg.parallel.timeout);
     TRY(host_agree(t->job, trainer_data_open(t)));
+    start_lap(&t->start, START_DATA);
     TRY(place_open(&t->place, &t->cfg, t->job));
+    start_lap(&t->start, START_DEVICE);
     TRY(open_step(t));
     if (t->cfg.shadow.every)
         TRY(shadow_open(&t->shadow, &t->cfg, t->job));
+    start_lap(&t->start, START_MODEL);
     TRY(resume_run(t));
-    TRY(host_agree(t->job, load_start(t)));
+    TRY(host_agree(t->job, host_work(t->job, load_start, t)));
     TRY(open_dir(t));
     TRY(open_saver(t));
     TRY(host_agree(t->job, trainer_batch_open(t)));
     TRY(host_agree(t->job, trainer_steps_open(t)));
+    start_lap(&t->start, START_STATE);
     return ST_OK;
 }
 
@@ -164,6 +177,7 @@ enum status trainer_open(struct trainer *t, const struct config *cfg, struct hos
     enum status st;
 
     memset(t, 0, sizeof *t);
+    start_begin(&t->start);
     t->cfg = *cfg;
     t->job = job;
     t->stop_requested = stop_requested;

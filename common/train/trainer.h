@@ -11,6 +11,7 @@
 #include "common/train/run_dir.h"
 #include "common/train/saver.h"
 #include "common/train/shadow.h"
+#include "common/train/start.h"
 
 enum { TRAINER_MAX_SKIPS = 10 }; /* updates in a row that may be skipped before the run stops */
 
@@ -41,6 +42,7 @@ struct trainer {
     int resumed, skipped_damage; /* from a checkpoint; passing over damaged ones */
     int skips;                   /* in a row */
     double loss, best;           /* last training loss read; best validation loss so far */
+    struct start start;          /* up to the first step */
     double opened, started;      /* on a clock: trainer_open, trainer_run */
     double since;                /* the first step that has not been read began; what is no step
                                   * left out */

@@ -5,9 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+static enum status open_data(void *context)
+{
+    struct trainer *t = context;
+
+    return dataset_open(&t->data, &t->cfg, &t->tokenizer, host_rank(t->job), host_size(t->job));
+}
+
 enum status trainer_data_open(struct trainer *t)
 {
-    return dataset_open(&t->data, &t->cfg, &t->tokenizer, host_rank(t->job), host_size(t->job));
+    return host_work(t->job, open_data, t);
 }
 
 void trainer_data_close(struct trainer *t)

@@ -56,6 +56,18 @@ static enum status check_finite(struct trainer *t, const struct step_result *r, 
                 t->skips, (long long)step, t->cfg.train.lr);
 }
 
+/* From the start of the process to the end of its first step: where it went. */
+static double tell_start(struct trainer *t)
+{
+    char parts[256];
+
+    start_lap(&t->start, START_STEP);
+    start_text(parts, sizeof parts, &t->start);
+    log_info("start      first step done %.2f s after the process began: %s",
+             start_seconds(&t->start), parts);
+    return start_seconds(&t->start);
+}
+
 static enum status record_step(struct trainer *t, const struct trainer_pending *p,
                                const struct step_result *r, double seconds)
 {
@@ -72,6 +84,8 @@ static enum status record_step(struct trainer *t, const struct trainer_pending *
                              .dp_bytes = p->dp_bytes,
                              .skipped = r->scale == 0.0};
 
+    if (p->step == t->first + 1)
+        m.start_seconds = tell_start(t);
     return metrics_step(&t->metrics, &m, line);
 }
 

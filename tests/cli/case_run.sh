@@ -1,5 +1,6 @@
 #!/bin/sh
-# Reported faults that show in whole runs: rows N01, N02, N28, N31, N37, P02, P07 of tests/CASES.md.
+# Reported faults that show in whole runs: rows N01, N02, N28, N31, N37, P02, P04,
+# P07 of tests/CASES.md.
 # shellcheck disable=SC1091,SC2016,SC2034,SC2154 # lib.sh sets dir, text, reads status
 . "$SOURCE/tests/cli/lib.sh"
 need_mpirun
@@ -117,6 +118,32 @@ expect "P07 the summary's rate is not above that of its steps" awk -v rate="$rat
     -v ms="$(value ms | awk '{ s += $1 } END { print s }')" 'BEGIN {
         x = rate + 0; if (rate ~ /k/) x *= 1e3; if (rate ~ /M/) x *= 1e6
         exit !(x > 0 && x <= n / ms * 1000 * 1.06 && x >= n / ms * 1000 / 1000) }'
+
+# P04: the log tells how long it took to the first step, and where the time went: all of it since
+# the process began, no more than passed here, the step's part not less than its time in the metrics.
+# first_step WHAT BEFORE TOLD WORDS...: a run after so many steps, the TOLDth process of its folder.
+first_step() {
+    run=$1 before=$2 told=$3
+    shift 3
+    since=$(date +%s.%N)
+    trained "$run" 2 "$@"
+    until=$(date +%s.%N)
+    line=$(sed -n 's/^start .* first step done \([0-9.]*\) s after the process began: /\1, /p' "$dir/out")
+    same "$run: once" "$(echo "$line" | grep -c .)" 1
+    expect "$run: the time to it, in six parts" awk -v line="$line" -v passed="$since $until" \
+        -v ms="$(value ms | sed -n "$((before + 1))p")" 'BEGIN {
+            n = split(line, part, ","); split(passed, at, " ")
+            for (i = 2; i <= n; i++) { sub(/.* /, "", part[i]); sum += part[i] }
+            exit !(n == 7 && part[1] > 0 && (sum - part[1]) ^ 2 < 0.04 ^ 2 &&
+                   part[1] < at[2] - at[1] + 0.05 && part[7] > ms / 1000 - 0.01) }'
+    same "$run: a record of its step alone" "$(value start_seconds | wc -l)" "$told"
+    expect "$run: the same time" awk -v line="$line" \
+        -v x="$(value start_seconds | tail -n 1)" 'BEGIN { exit !((x - line) ^ 2 < 0.01 ^ 2) }'
+}
+set -- run.save=on run.overwrite=on checkpoint.every=0
+rm -rf "$dir/run"
+first_step "P04" 0 1 "$@" train.steps=2
+first_step "P04 going on" 2 2 "$@" train.steps=4 --resume
 
 # P02: a default number of accumulation steps that makes a small example slow: it is 1.
 direct train "$SOURCE/examples/quickstart.yaml" --print-config

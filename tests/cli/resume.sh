@@ -39,7 +39,7 @@ same "the bits of step 20" "$(last)" "$(of 20)"
 same "and of every step between" "$(hashes)" "$(sed -n '13,$p' "$dir/whole")"
 # C07, and what else the records hold: rate, loss, norm, validations, none twice.
 records() {
-    sed -E 's/,"(ms|tokens_per_s|flops_per_s|mfu|peak_rss|tp_bytes|dp_bytes|seconds)":[-+.e0-9]+//g' \
+    sed -E 's/,"(ms|tokens_per_s|flops_per_s|mfu|peak_rss|tp_bytes|dp_bytes|seconds|start_seconds)":[-+.e0-9]+//g' \
         "$1/metrics.jsonl"
 }
 same "the records are those of one run" "$(records "$dir/b" | grep -v validation)" \
