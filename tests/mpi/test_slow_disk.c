@@ -1,7 +1,7 @@
 /* Reported faults, rows C04, K3, K4: saves beside training on a disk that takes longer than the
- * steps between them. Never two at once, and it is said; what is saved is the snapshot: each weight,
- * master and moment holds the bits that the run had after that very step, and the checkpoints are
- * those of a run that waits for every save.
+ * steps between them. Never two at once, and it is said; what is saved is the snapshot: each
+ * weight, master and moment holds the bits that the run had after that very step, and the
+ * checkpoints are those of a run that waits for every save.
  * ranks: 1 2 */
 #include "common/base/log.h"
 #include "common/train/trainer.h"
