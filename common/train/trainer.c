@@ -194,9 +194,6 @@ enum status trainer_close(struct trainer *t)
 {
     enum status st = t->opened_dir && writes(t) ? run_dir_close(&t->dir) : ST_OK;
 
-    free(t->tokens);
-    free(t->targets);
-    free(t->starts);
     trainer_steps_close(t);
     if (t->saving)
         saver_close(&t->saver);

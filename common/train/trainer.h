@@ -4,6 +4,7 @@
 
 #include "common/backend/trace.h"
 #include "common/data/dataset.h"
+#include "common/data/prefetch.h"
 #include "common/model/config.h"
 #include "common/train/lr.h"
 #include "common/train/metrics.h"
@@ -27,12 +28,12 @@ struct trainer {
     struct step step;
     struct run_dir dir;
     struct metrics metrics;
-    struct saver saver;        /* open while run.save is on */
-    struct shadow shadow;      /* open with shadow.every */
-    struct trace *trace;       /* while a profile is taken */
-    char resume[CONFIG_TEXT];  /* checkpoint.resume, which the run's own configuration leaves out */
-    int32_t *tokens, *targets; /* [this rank's samples * seq] */
-    int32_t *starts;           /* likewise; NULL unless data.reset_documents */
+    struct saver saver;       /* open while run.save is on */
+    struct shadow shadow;     /* open with shadow.every */
+    struct trace *trace;      /* while a profile is taken */
+    char resume[CONFIG_TEXT]; /* checkpoint.resume, which the run's own configuration leaves out */
+    struct batch batch;       /* this rank's rows of the one that is worked on       */
+    struct prefetch ahead;    /* reads the next                                      */
     struct trainer_pending *pending; /* [step_slots]: of the steps that have not been read  */
     struct step_result *found;       /* [step_slots]                                        */
     int (*stop_requested)(void);

@@ -2,9 +2,6 @@
 
 #include "common/base/hash.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static enum status open_data(void *context)
 {
     struct trainer *t = context;
@@ -19,6 +16,8 @@ enum status trainer_data_open(struct trainer *t)
 
 void trainer_data_close(struct trainer *t)
 {
+    prefetch_close(&t->ahead);
+    batch_close(&t->batch);
     dataset_close(&t->data);
 }
 
@@ -45,29 +44,25 @@ void trainer_data_hashes(uint64_t *train, uint64_t *validation, const struct tra
 
 enum status trainer_batch_open(struct trainer *t)
 {
-    size_t n = (size_t)((t->step.end - t->step.begin) * t->cfg.train.seq);
-
-    t->tokens = malloc(n * sizeof *t->tokens);
-    t->targets = malloc(n * sizeof *t->targets);
-    t->starts = t->cfg.data.reset_documents ? malloc(n * sizeof *t->starts) : NULL;
-    if (!t->tokens || !t->targets || (t->cfg.data.reset_documents && !t->starts))
-        return fail(ST_ENOMEM, "no memory for a batch of %zu tokens", n);
-    return ST_OK;
-}
-
-/* This rank's rows of a batch; where documents begin goes to the device at once. */
-static enum status read_rows(struct trainer *t, const struct mixture *m, int64_t batch)
-{
     int64_t rows = t->step.end - t->step.begin;
+    int starts = t->cfg.data.reset_documents;
 
-    TRY(mixture_rows(t->tokens, t->targets, t->starts, m, batch, t->step.begin, rows));
-    return t->starts ? step_documents(&t->step, t->starts) : ST_OK;
+    TRY(batch_open(&t->batch, rows, t->cfg.train.seq, starts));
+    return prefetch_open(&t->ahead, &t->data.train, t->step.begin, rows, starts);
 }
 
-enum status trainer_training_batch(struct trainer *t, int64_t *valid)
+/* Where documents begin goes to the device at once. */
+static enum status send_starts(struct trainer *t)
 {
-    TRY(mixture_valid(valid, &t->data.train, t->done));
-    return read_rows(t, &t->data.train, t->done);
+    return t->batch.starts ? step_documents(&t->step, t->batch.starts) : ST_OK;
+}
+
+enum status trainer_training_batch(struct trainer *t)
+{
+    int64_t next = t->done + 1 < t->cfg.train.steps ? t->done + 1 : -1;
+
+    TRY(prefetch_take(&t->ahead, &t->batch, t->done, next));
+    return send_starts(t);
 }
 
 /* Rows of batch b that the validation may use. */
@@ -88,9 +83,11 @@ enum status trainer_validation_batch(struct trainer *t, int64_t b, int64_t *vali
     if (usable == 0)
         return ST_OK;
     TRY(mixture_valid_rows(valid, &t->data.validation, b, 0, usable));
-    TRY(read_rows(t, &t->data.validation, b));
+    TRY(mixture_rows(t->batch.tokens, t->batch.targets, t->batch.starts, &t->data.validation, b,
+                     t->step.begin, rows));
+    TRY(send_starts(t));
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; t->step.begin + i >= usable && j < seq; j++)
-            t->targets[i * seq + j] = LOADER_IGNORED;
+            t->batch.targets[i * seq + j] = LOADER_IGNORED;
     return ST_OK;
 }

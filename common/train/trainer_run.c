@@ -41,7 +41,7 @@ enum status trainer_validate(struct trainer *t, double *loss, int64_t *valid)
         enum status st = trainer_validation_batch(t, b, &counted);
 
         if (st == ST_OK && counted)
-            st = step_evaluate(&t->step, t->tokens, t->targets, &batch_sum);
+            st = step_evaluate(&t->step, t->batch.tokens, t->batch.targets, &batch_sum);
         if (st != ST_OK)
             host_raise(t->job, st);
         TRY(host_agree(t->job, st));

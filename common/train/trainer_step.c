@@ -166,7 +166,7 @@ static enum status shadow(struct trainer *t, double *seconds)
     if (!every || (t->done + 1) % every)
         return ST_OK;
     TRY(trainer_read(t));
-    TRY(shadow_look(&t->shadow, &t->step, t->tokens, t->targets, t->starts, &r));
+    TRY(shadow_look(&t->shadow, &t->step, t->batch.tokens, t->batch.targets, t->batch.starts, &r));
     if (writes(t))
         TRY(metrics_shadow(&t->metrics, t->done + 1, &r));
     *seconds = trainer_now() - start;
@@ -221,16 +221,16 @@ static int read_due(const struct trainer *t)
 
 enum status trainer_step(struct trainer *t)
 {
+    const struct batch *b = &t->batch;
     double lr = lr_at(&t->lr, t->done), start = trainer_now(), replay;
-    int64_t valid;
 
-    TRY(trainer_training_batch(t, &valid));
+    TRY(trainer_training_batch(t));
     TRY(shadow(t, &replay));
     if (t->step.kept.n == 0)
         t->since = start + replay;
     ledger_clear(&t->place.ledger);
     TRY(begin_profile(t));
-    TRY(step_issue(&t->step, t->tokens, t->targets, valid, t->done + 1, lr));
+    TRY(step_issue(&t->step, b->tokens, b->targets, b->valid, t->done + 1, lr));
     trace_close(t->place.at.dev);
     TRY(note_step(t, lr));
     return read_due(t) ? trainer_read(t) : ST_OK;

@@ -72,14 +72,14 @@ static int number_of(const struct trainer *t, const int32_t *row)
 /* Steps of one epoch: how often each sequence was read, on this rank. */
 static void read_epoch(int64_t seen[SEQUENCES], struct trainer *t)
 {
-    int64_t valid, rows = t->step.end - t->step.begin;
+    int64_t rows = t->step.end - t->step.begin;
 
     memset(seen, 0, SEQUENCES * sizeof *seen);
     for (int step = 0; step < SEQUENCES / BATCH; step++, t->done++) {
-        OK(trainer_training_batch(t, &valid));
-        CHECK(valid == BATCH * SEQ, "%d valid targets", (int)valid);
+        OK(trainer_training_batch(t));
+        CHECK(t->batch.valid == BATCH * SEQ, "%d valid targets", (int)t->batch.valid);
         for (int64_t i = 0; i < rows; i++) {
-            int n = number_of(t, t->tokens + i * SEQ);
+            int n = number_of(t, t->batch.tokens + i * SEQ);
 
             CHECK(n >= 0 && n < SEQUENCES, "sequence %d", n);
             seen[n]++;
