@@ -8,8 +8,8 @@ plain "$t"
 
 # The records without what a clock measures.
 records() {
-    sed 's/"\(ms\|tokens_per_s\|flops_per_s\|mfu\|peak_rss\|seconds\)":[^,}]*,\{0,1\}//g' \
-        "$dir/run/metrics.jsonl"
+    clocks='ms\|tokens_per_s\|flops_per_s\|mfu\|peak_rss\|seconds\|start_seconds'
+    sed "s/\"\($clocks\)\":[^,}]*,\{0,1\}//g" "$dir/run/metrics.jsonl"
 }
 # What checkpoints say of the run so far.
 kept() {
