@@ -91,6 +91,7 @@ enum status model_files_open(struct model_files *f, const char *path)
     enum status st;
 
     memset(f, 0, sizeof *f);
+    f->framed = 1;
     TRY(source_open(&f->source, path));
     st = open_table(f, path);
     if (st != ST_OK)
@@ -294,6 +295,7 @@ enum status model_files_settings(struct outlet *o, const struct model_files *f, 
     char path[FOLDER_PATH], folder[FOLDER_PATH];
     int copied;
 
+    cfg->sample.frame = f->framed != 0;
     TRY(folder_of(folder, &f->source));
     if (!f->source.bin) {
         TRY(outlet_copy_tokenizer(o, folder, &copied));

@@ -12,6 +12,7 @@ struct model_files {
     struct source source;
     struct config cfg;  /* resolved for one rank */
     struct model table; /* names and shapes of its parameters; no memory behind them */
+    int framed;         /* its prompts get what its tokenizer puts around a text: 1 when opened */
 };
 
 /* Opens path (see source_open): every parameter must be there with its shape and nothing else may
@@ -50,8 +51,8 @@ enum status model_files_copy(struct outlet *o, const struct model_files *f, cons
 
 /* A folder of this program's from f, bit for bit: config.json with f's ids, weights in float32
  * (float64 where the source is), tokenizer files and generation_config.json where f's folder has
- * them; and, when a tokenizer is known, narrows.yaml with the model section and it. tokenizer: its
- * name, or NULL for the file beside f's weights. Errors: those of outlet.h. */
+ * them; and, when a tokenizer is known, narrows.yaml with the model section, it and sample.frame as
+ * f->framed is. tokenizer: its name, or NULL for the file beside f's weights. Errors: those of outlet.h. */
 enum status model_files_import(const struct model_files *f, const char *dir, const char *tokenizer);
 
 /* What belongs to an imported folder beside the tensors, into the folder that is being written:

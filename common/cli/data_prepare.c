@@ -149,7 +149,7 @@ static void report(const struct prepare_state *s, const struct prepare_options *
 
     getrusage(RUSAGE_SELF, &use);
     line_of("left out", s->counts.empty, "without a byte");
-    line_of("left out", s->counts.skipped, "that are not UTF-8");
+    line_of("left out", s->counts.skipped, "not in UTF-8");
     line_of("replaced", s->counts.replaced, "with U+FFFD for what is not UTF-8");
     line_of("note", s->counts.nul, "with NUL characters, kept");
     line_of("note", s->counts.cr, "with carriage returns (CR), kept");

@@ -108,7 +108,7 @@ static int given(const struct config *cfg, const char *key)
 static enum status read_settings(struct config *cfg, char *folder, const struct options *words)
 {
     TRY(weights_find(folder, words->word[0]));
-    TRY(saved_settings(cfg, NULL, folder, words));
+    TRY(saved_settings(cfg, folder, words));
     if (!given(cfg, "parallel.dp"))
         cfg->parallel.dp = 0; /* all ranks of the job */
     if (!given(cfg, "train.micro_batch"))

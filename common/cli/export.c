@@ -5,11 +5,10 @@
 #include "common/cli/commands.h"
 #include "common/cli/export_tokenizer.h"
 #include "common/cli/options.h"
-#include "common/cli/yaml.h"
+#include "common/cli/saved.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 struct export_options {
     const char *output, *dtype, *tokenizer;
@@ -53,24 +52,20 @@ static enum status parse_dtype(enum safetensors_type *type, const char *word)
     return fail(ST_EUSAGE, "--dtype is f32, bf16, f16 or f64, not '%s'", word);
 }
 
-/* The tokenizer that the weights' settings name; "" when there are none. */
-static enum status named_tokenizer(char name[CONFIG_TEXT], const char *folder)
+/* The tokenizer that the weights' settings name, "" when there are none, and their sample.frame. */
+static enum status named_tokenizer(char name[CONFIG_TEXT], int *framed, const char *folder)
 {
-    char path[FOLDER_PATH];
-    struct config *cfg;
+    struct config *cfg = malloc(sizeof *cfg);
+    int found;
     enum status st;
 
-    name[0] = '\0';
-    TRY(folder_join(path, folder, WEIGHTS_SETTINGS));
-    if (access(path, F_OK))
-        return ST_OK;
-    cfg = malloc(sizeof *cfg);
     if (!cfg)
         return fail(ST_ENOMEM, "no memory for a configuration");
-    config_default(cfg);
-    st = yaml_read(cfg, path);
-    if (st == ST_OK)
-        memcpy(name, cfg->data.tokenizer, CONFIG_TEXT);
+    st = saved_read(cfg, &found, folder);
+    if (st == ST_OK) {
+        memcpy(name, found ? cfg->data.tokenizer : "", found ? CONFIG_TEXT : 1);
+        *framed = !found || cfg->sample.frame;
+    }
     free(cfg);
     return st;
 }
@@ -92,7 +87,7 @@ static void report(const struct model_files *f, const struct export_options *o,
 }
 
 static enum status write_folder(const struct model_files *f, const struct export_options *o,
-                                struct export_form *form, const char *tokenizer)
+                                struct export_form *form, const char *tokenizer, int framed)
 {
     struct outlet out;
     enum status st;
@@ -100,7 +95,7 @@ static enum status write_folder(const struct model_files *f, const struct export
     form->ids = f->source.ids;
     TRY(export_ids(&form->ids, tokenizer));
     TRY(model_files_export(&out, f, o->output, form));
-    st = export_tokenizer(&out, tokenizer, &form->ids);
+    st = export_tokenizer(&out, tokenizer, &form->ids, framed);
     if (st == ST_OK)
         return outlet_commit(&out);
     outlet_drop(&out);
@@ -114,16 +109,17 @@ static enum status export_from(const char *where, const struct export_options *o
     char folder[FOLDER_PATH], name[CONFIG_TEXT];
     struct model_files *f;
     enum status st;
+    int framed = 1;
 
     TRY(weights_find(folder, where));
-    TRY(named_tokenizer(name, folder));
+    TRY(named_tokenizer(name, &framed, folder));
     if (o->tokenizer)
         snprintf(name, sizeof name, "%s", o->tokenizer);
     TRY(device_open(&form->products, &ref64_backend, &cpu));
     f = malloc(sizeof *f);
     st = f ? model_files_open(f, folder) : fail(ST_ENOMEM, "no memory for a model");
     if (st == ST_OK) {
-        st = write_folder(f, o, form, name);
+        st = write_folder(f, o, form, name, framed);
         if (st == ST_OK)
             report(f, o, form, name[0] ? name : "none known");
         model_files_close(f);

@@ -53,12 +53,12 @@ static enum status dump(const struct outlet *o, const char *name, json_t *root)
 }
 
 /* A tokenizer.json made of what t is; said where none can be. */
-static enum status write_made(const struct outlet *o, const struct tokenizer *t)
+static enum status write_made(const struct outlet *o, const struct tokenizer *t, int framed)
 {
     json_t *root;
     enum status st;
 
-    TRY(hf_write(&root, t));
+    TRY(hf_write(&root, t, framed));
     if (!root) {
         log_warn("no tokenizer.json is made of %s: it has user-defined symbols or leaves spaces "
                  "out; transformers finds no tokenizer, or needs sentencepiece for it",
@@ -81,11 +81,11 @@ static void add_name(json_t *root, const char *key, const struct tokenizer *t, i
 
 /* Without it AutoTokenizer would guess the class from the model's. */
 static enum status write_tokenizer_config(const struct outlet *o, const struct tokenizer *t,
-                                          const struct hf_ids *ids)
+                                          const struct hf_ids *ids, int framed)
 {
     enum status st;
     json_t *root = json_pack("{s:s,s:b,s:b}", "tokenizer_class", "PreTrainedTokenizerFast",
-                             "clean_up_tokenization_spaces", 0, "add_bos_token", 0);
+                             "clean_up_tokenization_spaces", 0, "add_bos_token", framed);
     if (root) {
         add_name(root, "bos_token", t, ids->begin);
         add_name(root, "eos_token", t, ids->end);
@@ -136,19 +136,20 @@ static enum status copy_files(struct outlet *o, const struct tokenizer *t)
 }
 
 static enum status put_tokenizer(struct outlet *o, const struct tokenizer *t,
-                                 const struct hf_ids *ids)
+                                 const struct hf_ids *ids, int framed)
 {
     char path[FOLDER_PATH];
 
     TRY(copy_files(o, t));
     TRY(outlet_path(path, o, "tokenizer.json"));
     if (!file_exists(path))
-        TRY(write_made(o, t));
+        TRY(write_made(o, t, framed));
     TRY(outlet_path(path, o, "tokenizer_config.json"));
-    return file_exists(path) ? ST_OK : write_tokenizer_config(o, t, ids);
+    return file_exists(path) ? ST_OK : write_tokenizer_config(o, t, ids, framed);
 }
 
-enum status export_tokenizer(struct outlet *o, const char *tokenizer, const struct hf_ids *ids)
+enum status export_tokenizer(struct outlet *o, const char *tokenizer, const struct hf_ids *ids,
+                             int framed)
 {
     struct tokenizer t;
     enum status st;
@@ -156,7 +157,7 @@ enum status export_tokenizer(struct outlet *o, const char *tokenizer, const stru
     if (is_none(tokenizer))
         return ST_OK;
     TRY(tokenizer_open(&t, tokenizer));
-    st = put_tokenizer(o, &t, ids);
+    st = put_tokenizer(o, &t, ids, framed);
     tokenizer_close(&t);
     return st;
 }

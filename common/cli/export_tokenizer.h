@@ -10,8 +10,10 @@ enum status export_ids(struct hf_ids *ids, const char *tokenizer);
 
 /* Puts what transformers reads as that tokenizer into the folder: its file under the usual name and
  * what lies beside it; a tokenizer.json made here for "bytes" and pieces (hf_write.h), where none
- * lies there; a tokenizer_config.json likewise. What cannot be made is said. Errors: those of
+ * lies there; a tokenizer_config.json likewise. framed: what is made puts a begin token before a
+ * text. What cannot be made is said. Errors: those of
  * tokenizer_open and hf_write; ST_EIO. */
-enum status export_tokenizer(struct outlet *o, const char *tokenizer, const struct hf_ids *ids);
+enum status export_tokenizer(struct outlet *o, const char *tokenizer, const struct hf_ids *ids,
+                             int framed);
 
 #endif

@@ -32,7 +32,6 @@ struct speaker {
     struct place place;
     struct model model;
     void *weights; /* device memory */
-    int framed;    /* prompts get what the tokenizer puts around a text */
     int32_t stops[STOPS];
     int stop_count;
 };
@@ -107,7 +106,7 @@ static enum status open_speaker(struct speaker *s, struct host *job, const struc
                                 const char *stop)
 {
     TRY(weights_find(s->folder, words->word[0]));
-    TRY(saved_settings(&s->cfg, &s->framed, s->folder, words));
+    TRY(saved_settings(&s->cfg, s->folder, words));
     TRY(tokenizer_open(&s->tokenizer, s->cfg.data.tokenizer));
     TRY(read_stops(s, stop));
     TRY(config_resolve(&s->cfg, 1, s->tokenizer.vocab));
@@ -160,7 +159,6 @@ static struct generate_request request(const struct speaker *s, const struct wis
         q.sampler.seed = (uint64_t)w->seed;
     q.uncached = w->no_cache;
     q.past_end = w->past_end;
-    q.framed = s->framed;
     q.stops = s->stops;
     q.stop_count = s->stop_count;
     q.stop = interrupt_requested;

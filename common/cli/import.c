@@ -4,6 +4,8 @@
 #include "common/cli/commands.h"
 #include "common/cli/import_lowrank.h"
 #include "common/cli/options.h"
+#include "common/cli/saved.h"
+#include "common/tokenizer/tokenizer.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -89,7 +91,9 @@ static enum status check(struct lowrank_wish *w, const struct import_options *o)
     return ST_OK;
 }
 
-static enum status import(struct host *job, const char *path, const struct lowrank_wish *w)
+/* settings: those that lie beside the weights of this program's models. */
+static enum status import_with(struct host *job, const char *path, struct lowrank_wish *w,
+                               const struct config *settings)
 {
     struct model_files *f = malloc(sizeof *f);
     enum status st;
@@ -98,12 +102,31 @@ static enum status import(struct host *job, const char *path, const struct lowra
         return fail(ST_ENOMEM, "no memory for a model");
     st = model_files_open(f, path);
     if (st == ST_OK) {
+        if (settings)
+            f->framed = settings->sample.frame;
+        if (settings && !w->tokenizer && !tokenizer_in(path))
+            w->tokenizer = settings->data.tokenizer;
         st = w->rank ? import_lowrank(f, job, w) : model_files_import(f, w->output, w->tokenizer);
         if (st == ST_OK)
             report(f, w->output);
         model_files_close(f);
     }
     free(f);
+    return st;
+}
+
+static enum status import(struct host *job, const char *path, struct lowrank_wish *w)
+{
+    struct config *settings = malloc(sizeof *settings);
+    int found;
+    enum status st;
+
+    if (!settings)
+        return fail(ST_ENOMEM, "no memory for a configuration");
+    st = saved_read(settings, &found, path);
+    if (st == ST_OK)
+        st = import_with(job, path, w, found ? settings : NULL);
+    free(settings);
     return st;
 }
 

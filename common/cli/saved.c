@@ -22,19 +22,26 @@ static enum status find_tokenizer(struct config *cfg, const char *folder)
     return config_override(cfg, key);
 }
 
-enum status saved_settings(struct config *cfg, int *framed, const char *folder,
-                           const struct options *words)
+enum status saved_read(struct config *cfg, int *found, const char *folder)
 {
     char path[WEIGHTS_PATH + sizeof WEIGHTS_SETTINGS];
-    int settings;
 
     snprintf(path, sizeof path, "%s/" WEIGHTS_SETTINGS, folder);
-    settings = !access(path, F_OK);
     config_default(cfg);
-    TRY(settings ? yaml_read(cfg, path) : weights_config(cfg, folder));
+    *found = !access(path, F_OK);
+    return *found ? yaml_read(cfg, path) : ST_OK;
+}
+
+enum status saved_settings(struct config *cfg, const char *folder, const struct options *words)
+{
+    int found;
+
+    TRY(saved_read(cfg, &found, folder));
+    if (!found) {
+        TRY(weights_config(cfg, folder));
+        cfg->sample.frame = true;
+    }
     config_one_rank(cfg);
     TRY(options_override(cfg, words));
-    if (framed)
-        *framed = !settings;
-    return settings ? ST_OK : find_tokenizer(cfg, folder);
+    return found ? ST_OK : find_tokenizer(cfg, folder);
 }

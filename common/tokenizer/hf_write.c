@@ -204,11 +204,11 @@ static json_t *piece_decoder(int prefix)
 }
 
 /* The begin token before a text. */
-static json_t *piece_frame(const struct recipe *r)
+static json_t *piece_frame(const struct recipe *r, int framed)
 {
     json_t *name;
 
-    if (r->before_n != 1)
+    if (r->before_n != 1 || !framed)
         return json_null();
     name = key_of(r, r->before[0]);
     return json_pack(
@@ -229,7 +229,8 @@ static int has_one_space(const struct recipe *r)
     return 0;
 }
 
-static enum status write_pieces(json_t **out, const struct tokenizer *t, const struct recipe *r)
+static enum status write_pieces(json_t **out, const struct tokenizer *t, const struct recipe *r,
+                                int framed)
 {
     json_t *vocab = NULL, *merges = NULL, *model;
     enum status st = piece_vocabulary(&vocab, r);
@@ -243,11 +244,11 @@ static enum status write_pieces(json_t **out, const struct tokenizer *t, const s
     }
     model = bpe_model(r->unknown >= 0 ? key_of(r, r->unknown) : json_null(), r->fuse_unknown,
                       r->byte_fallback, vocab, merges);
-    return assemble(out, piece_specials(r), piece_normalizer(t->strip), json_null(), piece_frame(r),
-                    piece_decoder(t->strip), model);
+    return assemble(out, piece_specials(r), piece_normalizer(t->strip), json_null(),
+                    piece_frame(r, framed), piece_decoder(t->strip), model);
 }
 
-enum status hf_write(json_t **out, const struct tokenizer *t)
+enum status hf_write(json_t **out, const struct tokenizer *t, int framed)
 {
     const struct recipe *r = t->data;
 
@@ -256,5 +257,5 @@ enum status hf_write(json_t **out, const struct tokenizer *t)
         return write_bytes(out);
     if (strcmp(t->kind, PIECES_KIND) != 0 || r->edited.count || has_one_space(r))
         return ST_OK;
-    return write_pieces(out, t, r);
+    return write_pieces(out, t, r, framed);
 }

@@ -258,6 +258,7 @@ struct generate_request generate_request(const struct config *cfg)
     return (struct generate_request){.prompt = cfg->sample.prompt,
                                      .prompt_bytes = (int64_t)strlen(cfg->sample.prompt),
                                      .tokens = cfg->sample.tokens,
+                                     .framed = cfg->sample.frame,
                                      .sampler = {.temperature = cfg->sample.temperature,
                                                  .top_k = (int32_t)cfg->sample.top_k,
                                                  .seed = (uint64_t)cfg->sample.seed}};

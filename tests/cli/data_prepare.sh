@@ -106,7 +106,7 @@ bad "Latin-1" 5 "$d/latin1.txt:2: not UTF-8 & 0xe9 & --invalid-utf8" "$d/latin1.
 for policy in replace skip; do
     prepare "--invalid-utf8 $policy" "$d/latin1.txt" "$text" --invalid-utf8 $policy \
         -o "$d/policy" --overwrite
-    expect "it is said ($policy)" grep -qE '1 document (with U|that are not)' "$d/out"
+    expect "it is said ($policy)" grep -qE '1 document (with U|not in UTF-8)' "$d/out"
 done
 head -c 500 "$d/speeches.jsonl.gz" >"$d/cut.jsonl.gz"
 bad "a cut gzip file" 5 "$d/cut.jsonl.gz & damaged & too early" "$d/cut.jsonl.gz" --key body

@@ -54,6 +54,19 @@ sed -n 's/.*"tokens": \[\([^]]*\)\].*/\1/p' \
     "$SOURCE/validation/data/stories260k/stories260k_logits.json" |
     "$NARROWS" tokenize "$dir/model" --decode >"$dir/expected"
 same "llama2.c's text" "$said" "$(cat "$dir/expected")"
+# So it is when the model was imported, factored and exported: its prompts have a begin token.
+said "import" import "$SOURCE/validation/data/stories260k" --output "$dir/in" \
+    --tokenizer "$dir/model/tokenizer.model"
+said "an imported model" generate "$dir/in" --prompt "" --tokens 200 --temperature 0
+same "llama2.c's text from the import" "$said" "$(cat "$dir/expected")"
+said "factors" import "$dir/in" --output "$dir/low" --to-lowrank 63
+said "of the factors" generate "$dir/low" --prompt "" --tokens 20 --temperature 0
+same "begin and tokenizer are carried over" "$said" "$(head -c ${#said} "$dir/expected")"
+said "export" export "$dir/low" --output "$dir/out.hf" --merge
+said "of the export" generate "$dir/out.hf" --prompt "" --tokens 20 --temperature 0
+same "and go out" "$said" "$(head -c ${#said} "$dir/expected")"
+said "without it" generate "$dir/in" --prompt "" --tokens 20 --temperature 0 sample.frame=off
+differ "sample.frame off begins otherwise" "$said" "$(head -c ${#said} "$dir/expected")"
 said "a stop" generate "$dir/model" --prompt "" --tokens 200 --temperature 0 --stop "<s>,13"
 same "the first line" "$said" "$(head -n 1 "$dir/expected")"
 refused "a stop that is no token" 2 "--stop: 'girl girl' & 0 to 511" 0 \
@@ -69,6 +82,10 @@ case $said in
 "Once upon"*) ok "the prompt comes first" ;;
 *) not_ok "the prompt comes first" "$said" ;;
 esac
+cp "$dir/model/tokenizer.model" "$dir/lone.model"
+said "export of the run" export "$dir/run" --output "$dir/run.hf" --tokenizer "$dir/lone.model"
+same "a model that has seen no begin token gets none" \
+    "$("$NARROWS" tokenize "$dir/run.hf" --frame -t "Once")" "$("$NARROWS" tokenize "$dir/model" -t "Once")"
 refused "a tokenizer larger than the model" 3 "model.vocab 512 & 6400" 0 train "$dir/t.yaml" \
     "data.tokenizer=$dir/tokenizer.json" model.vocab=512 parallel.tp=1
 said "a tokenizer smaller than the model" train "$dir/t.yaml" "data.tokenizer=$dir/model" \

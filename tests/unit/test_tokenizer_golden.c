@@ -144,7 +144,7 @@ START_TEST(test_written)
     json_t *made, *other;
 
     stored_tokenizer_open(&t, folder, rows[_i].file);
-    OK(hf_write(&made, &t));
+    OK(hf_write(&made, &t, 1));
     ck_assert_ptr_nonnull(made);
     tokenizer_close(&t);
     if (others[_i]) {
@@ -173,7 +173,7 @@ START_TEST(test_written_bytes)
     json_t *made;
 
     OK(tokenizer_open(&t, "bytes"));
-    OK(hf_write(&made, &t));
+    OK(hf_write(&made, &t, 1));
     tokenizer_close(&t);
     ck_assert_int_eq(json_dump_file(made, temp_folder_path(path, folder, "made.json"), 0), 0);
     json_decref(made);
@@ -186,7 +186,7 @@ START_TEST(test_written_bytes)
     for (int i = 0; i < 256; i++)
         ck_assert_int_eq(ids.ids[i], i);
     list_tokens_free(&ids);
-    OK(hf_write(&made, &t));
+    OK(hf_write(&made, &t, 1));
     ck_assert_ptr_null(made);
 }
 END_TEST
