@@ -52,7 +52,8 @@ enum status model_files_copy(struct outlet *o, const struct model_files *f, cons
 /* A folder of this program's from f, bit for bit: config.json with f's ids, weights in float32
  * (float64 where the source is), tokenizer files and generation_config.json where f's folder has
  * them; and, when a tokenizer is known, narrows.yaml with the model section, it and sample.frame as
- * f->framed is. tokenizer: its name, or NULL for the file beside f's weights. Errors: those of outlet.h. */
+ * f->framed is. tokenizer: its name, or NULL for the file beside f's weights. Errors: those of
+ * outlet.h. */
 enum status model_files_import(const struct model_files *f, const char *dir, const char *tokenizer);
 
 /* What belongs to an imported folder beside the tensors, into the folder that is being written:
