@@ -23,6 +23,14 @@ static void print_mesh(const struct trainer *t)
         "mesh       rank = (stage x %lld + replica) x %lld + tp rank, counted by %s  zero %lld",
         (long long)p->dp, (long long)p->tp,
         config_choice_name("parallel.placement", (int)p->placement), (long long)p->zero);
+    log_info("           in this order the ranks of mpirun are %s  (%d %s)", t->place.nodes.ranks,
+             t->place.nodes.nodes, t->place.nodes.nodes == 1 ? "node" : "nodes, a bar between");
+    if (t->place.nodes.across)
+        log_warn(
+            "%d of %lld tensor-parallel groups have ranks on several nodes, where messages are "
+            "slow: give each node a multiple of %lld ranks%s",
+            t->place.nodes.across, (long long)(p->dp * p->pp), (long long)p->tp,
+            p->placement == PLACEMENT_NODE ? "" : ", or set parallel.placement=node");
     if (p->pp == 1)
         return;
     log_info("pipeline   %s  %d micro-batches",

@@ -57,6 +57,25 @@ enum status place_mesh(struct mesh *m, const struct config *cfg, struct host *jo
     return st;
 }
 
+/* Where all ranks stand, as they say. */
+static enum status look(struct place *p)
+{
+    int n = host_size(p->job), node = host_node(p->job), at = mesh_rank(&p->mesh);
+    int *nodes = malloc((size_t)n * sizeof *nodes), *places = malloc((size_t)n * sizeof *places);
+    enum status st =
+        nodes && places ? ST_OK : fail(ST_ENOMEM, "no memory for the places of %d ranks", n);
+
+    if (st == ST_OK)
+        st = host_gather(p->job, nodes, &node, sizeof node);
+    if (st == ST_OK)
+        st = host_gather(p->job, places, &at, sizeof at);
+    if (st == ST_OK)
+        p->nodes = mesh_look(nodes, places, n, p->mesh.tp);
+    free(nodes);
+    free(places);
+    return st;
+}
+
 /* n communicators over the ranks of one colour; a negative colour joins none. */
 static enum status open_comms(struct step_place *at, struct host *job, int colour, int key,
                               struct comm **c, int n)
@@ -143,6 +162,8 @@ enum status place_open(struct place *p, const struct config *cfg, struct host *j
     st = host_agree(job, device_open(&p->at.dev, be, &opt));
     if (st == ST_OK)
         st = place_mesh(&p->mesh, cfg, job);
+    if (st == ST_OK)
+        st = look(p);
     if (st == ST_OK)
         st = place_groups_open(&p->at, cfg, job);
     if (st != ST_OK)

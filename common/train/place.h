@@ -9,9 +9,10 @@
 #include "common/train/step.h"
 
 struct place {
-    struct host *job;     /* borrowed */
-    struct step_place at; /* device, communicators, host groups, ledger: what a step borrows */
-    struct mesh mesh;     /* where this rank stands                                           */
+    struct host *job;        /* borrowed */
+    struct step_place at;    /* device, communicators, host groups, ledger: what a step borrows */
+    struct mesh mesh;        /* where this rank stands                                           */
+    struct mesh_nodes nodes; /* where all do */
     struct ledger ledger;
     double peak; /* measured rate of large products, FLOP/s of all ranks; 0: not measured */
 };

@@ -1,5 +1,6 @@
 #include "common/train/trainer.h"
 
+#include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/checkpoint/weights.h"
 #include "common/train/resume.h"
@@ -54,7 +55,12 @@ static enum status load_start(void *context)
     if (t->resumed || !t->cfg.train.init_from[0])
         return ST_OK;
     TRY(weights_find(path, t->cfg.train.init_from));
-    return weights_load(&t->step.model, t->place.at.dev, path);
+    TRY(weights_load(&t->step.model, t->place.at.dev, path));
+    log_info(
+        "weights    of %s, and nothing else: moments begin at zero, the learning rate at step 1 "
+        "of %lld (warm-up %lld), the data at the first sample of epoch 1",
+        path, (long long)t->cfg.train.steps, (long long)t->cfg.train.warmup);
+    return ST_OK;
 }
 
 /* The operands of the measurement are given back before the run's memory is taken. */

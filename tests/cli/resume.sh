@@ -128,6 +128,17 @@ same "its bits" "$(last)" "$(of 20)"
 refused "later checkpoints are there" 3 'step 20, later than step 12 & run.overwrite=on' 0 train \
     "$t" run.dir="$dir/a" checkpoint.resume="$dir/a/checkpoints/step-000000012"
 
+# C11: from weights alone a run begins anew, and says what that means: its rates are those of a run
+# from drawn weights, its first loss is that of weights that have learnt.
+rates() { sed -n 's/.*"lr":\([^,}]*\).*/\1/p' "$1/metrics.jsonl"; }
+first_loss() { sed -n '1s/.*"loss":\([0-9]*\).*/\1/p' "$1/metrics.jsonl"; }
+ends_well "from weights alone" 2 train "$t" run.dir="$dir/y" train.init_from="$dir/a"
+expect "what begins anew is said" grep -qE "^weights +of $dir/a/final, .*moments begin at zero, \
+the learning rate at step 1 of 20 .*, the data at the first sample" "$dir/out"
+same "the rates of a run from the beginning" "$(rates "$dir/y")" "$(rates "$dir/a")"
+same "the first loss of drawn weights" "$(first_loss "$dir/a")" 5
+same "that of weights that have learnt" "$(first_loss "$dir/y")" 4
+
 # K12: a run without checkpoints begins, and does not when it has left something else.
 refused "--resume begins a run" 130 'after step 2 of 20' 0 train "$t" --resume run.dir="$dir/d" \
     checkpoint.stop_at=2

@@ -4,6 +4,7 @@
 
 #include <check.h>
 #include <stdlib.h>
+#include <string.h>
 
 START_TEST(ranks_and_places_are_one_to_one)
 {
@@ -75,6 +76,44 @@ START_TEST(nodes_stay_together)
 }
 END_TEST
 
+/* What is printed: ranks in the order of their places, bars where the node changes, groups that
+ * span nodes. */
+static struct mesh_nodes look(const int *node, int n, int tp, int by_node)
+{
+    int place[64];
+
+    for (int r = 0; r < n; r++)
+        place[r] = by_node ? mesh_by_node(node, n, r) : r;
+    return mesh_look(node, place, n, tp);
+}
+
+START_TEST(the_look_of_nodes)
+{
+    static const int one[] = {0, 0, 0, 0}, round[] = {0, 1, 0, 1}, odd[] = {0, 0, 0, 3};
+    int many[64];
+    struct mesh_nodes m = look(one, 4, 2, 1);
+
+    ck_assert_str_eq(m.ranks, "0 1 2 3");
+    ck_assert(m.nodes == 1 && m.across == 0);
+    m = look(round, 4, 2, 1);
+    ck_assert_str_eq(m.ranks, "0 2 | 1 3");
+    ck_assert(m.nodes == 2 && m.across == 0);
+    m = look(round, 4, 2, 0);
+    ck_assert_str_eq(m.ranks, "0 | 1 | 2 | 3");
+    ck_assert(m.nodes == 2 && m.across == 2);
+    m = look(odd, 4, 2, 1);
+    ck_assert_str_eq(m.ranks, "0 1 2 | 3");
+    ck_assert(m.nodes == 2 && m.across == 1);
+    ck_assert(look(round, 4, 4, 1).across == 1);
+    ck_assert(look(round, 4, 1, 0).across == 0);
+    for (int r = 0; r < 64; r++)
+        many[r] = r / 2;
+    m = look(many, 64, 4, 1);
+    ck_assert(m.nodes == 32 && m.across == 16);
+    ck_assert_str_eq(m.ranks + strlen(m.ranks) - 4, " ...");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("mesh");
@@ -85,6 +124,7 @@ int main(void)
     tcase_add_test(tc, ranks_and_places_are_one_to_one);
     tcase_add_test(tc, ranks_are_counted_node_by_node);
     tcase_add_test(tc, nodes_stay_together);
+    tcase_add_test(tc, the_look_of_nodes);
     suite_add_tcase(suite, tc);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
