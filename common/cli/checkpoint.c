@@ -6,19 +6,12 @@
 #include "common/cli/checkpoint_export.h"
 #include "common/cli/commands.h"
 #include "common/cli/options.h"
+#include "common/cli/verbs.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-struct checkpoint_options {
-    bool tensors;
-    int64_t keep_last, keep_every;
-    const char *output;
-};
-
-enum { OPTIONS = 5 };
 
 /* ---- which ones ---- */
 
@@ -124,7 +117,7 @@ static void print_others(const struct found *f)
         putchar('\n');
 }
 
-static enum status inspect(const struct found *f, const struct checkpoint_options *o)
+static enum status inspect(const struct found *f, bool tensors)
 {
     char path[FOLDER_PATH];
     struct manifest m;
@@ -133,7 +126,7 @@ static enum status inspect(const struct found *f, const struct checkpoint_option
     TRY(manifest_read(&m, path));
     print_head(path, &m);
     print_others(f);
-    if (o->tensors)
+    if (tensors)
         print_tensors(&m);
     manifest_free(&m);
     return ST_OK;
@@ -173,9 +166,8 @@ static enum status verify(const struct found *f)
 
 /* ---- prune ---- */
 
-static enum status prune(const struct found *f, const struct checkpoint_options *o)
+static enum status prune(const struct found *f, struct checkpoint_keep keep)
 {
-    struct checkpoint_keep keep = {.last = o->keep_last, .every = o->keep_every};
     int removed;
 
     if (!f->root[0])
@@ -185,75 +177,146 @@ static enum status prune(const struct found *f, const struct checkpoint_options 
     return ST_OK;
 }
 
-/* ---- the command ---- */
+/* ---- the verbs ---- */
 
-static enum status act(struct host *job, const char *what, const char *where,
-                       const struct checkpoint_options *o)
+/* The words of a verb and the checkpoints that its one word means; *help: the help was asked for,
+ * and printed, and there is nothing to free. */
+static enum status parse(struct found *f, bool *help, const struct options_spec *spec, int argc,
+                         char **argv)
 {
-    char path[FOLDER_PATH];
+    struct options words;
+
+    TRY(options_parse(&words, spec, argc, argv));
+    *help = words.help;
+    return words.help ? options_help(stdout, spec) : find(f, words.word[0]);
+}
+
+static enum status run_inspect(struct host *job, int argc, char **argv)
+{
+    bool tensors = false, help;
+    const struct option table[] = {
+        {"--tensors", 't', NULL, OPTION_SWITCH, &tensors, 0, 0,
+         "list every tensor with kind, type, shape and number of pieces"},
+        {0}};
+    const struct options_spec spec = {
+        "checkpoint inspect",
+        "says what a checkpoint is, and which older ones a run has",
+        "RUN|CHECKPOINT",
+        1,
+        1,
+        false,
+        table,
+        "narrows checkpoint inspect runs/quickstart\n"
+        "narrows checkpoint inspect runs/quickstart/checkpoints/step-000000300 --tensors"};
     struct found f;
     enum status st;
 
-    if (!strcmp(what, "export")) {
-        TRY(checkpoint_find(path, where));
-        return checkpoint_export(job, o->output, path);
-    }
-    TRY(find(&f, where));
-    if (!strcmp(what, "inspect"))
-        st = inspect(&f, o);
-    else if (!strcmp(what, "verify"))
-        st = verify(&f);
-    else if (!strcmp(what, "prune"))
-        st = prune(&f, o);
-    else
-        st = fail(ST_EUSAGE, "checkpoint knows inspect, verify, prune and export, not '%s'", what);
+    (void)job;
+    TRY(parse(&f, &help, &spec, argc, argv));
+    if (help)
+        return ST_OK;
+    st = inspect(&f, tensors);
     free(f.step);
     return st;
 }
 
-static void fill_options(struct option *table, struct checkpoint_options *o)
+static enum status run_verify(struct host *job, int argc, char **argv)
 {
-    const struct option options[OPTIONS] = {
-        {"--tensors", 't', NULL, OPTION_SWITCH, &o->tensors, 0, 0,
-         "inspect: list every tensor with kind, type, shape and number of pieces"},
-        {"--keep-last", 'k', "N", OPTION_INT, &o->keep_last, 1, 1000000,
-         "prune: the newest N stay (2)"},
-        {"--keep-every", 'e', "N", OPTION_INT, &o->keep_every, 0, 1000000000,
-         "prune: those of a step that N divides stay as well; 0 = none (0)"},
-        {"--output", 'o', "FOLDER", OPTION_TEXT, &o->output, 0, 0,
-         "export: where the weights go, as a run leaves them in final/"},
-        {0}};
+    const struct option table[] = {{0}};
+    const struct options_spec spec = {"checkpoint verify",
+                                      "reads every byte of a checkpoint, or of all of a run",
+                                      "RUN|CHECKPOINT",
+                                      1,
+                                      1,
+                                      false,
+                                      table,
+                                      "narrows checkpoint verify runs/quickstart"};
+    struct found f;
+    bool help;
+    enum status st;
 
-    memcpy(table, options, sizeof options);
+    (void)job;
+    TRY(parse(&f, &help, &spec, argc, argv));
+    if (help)
+        return ST_OK;
+    st = verify(&f);
+    free(f.step);
+    return st;
+}
+
+static enum status run_prune(struct host *job, int argc, char **argv)
+{
+    int64_t last = 2, every = 0;
+    const struct option table[] = {
+        {"--keep-last", 'k', "N", OPTION_INT, &last, 1, 1000000, "the newest N stay (2)"},
+        {"--keep-every", 'e', "N", OPTION_INT, &every, 0, 1000000000,
+         "those of a step that N divides stay as well; 0 = none (0)"},
+        {0}};
+    const struct options_spec spec = {
+        "checkpoint prune",
+        "removes old checkpoints of a run",
+        "RUN",
+        1,
+        1,
+        false,
+        table,
+        "narrows checkpoint prune runs/quickstart --keep-last 1 --keep-every 1000"};
+    struct found f;
+    bool help;
+    enum status st;
+
+    (void)job;
+    TRY(parse(&f, &help, &spec, argc, argv));
+    if (help)
+        return ST_OK;
+    st = prune(&f, (struct checkpoint_keep){.last = last, .every = every});
+    free(f.step);
+    return st;
+}
+
+static enum status run_export(struct host *job, int argc, char **argv)
+{
+    const char *output = NULL;
+    const struct option table[] = {{"--output", 'o', "FOLDER", OPTION_TEXT, &output, 0, 0,
+                                    "where the weights go, as a run leaves them in final/"},
+                                   {0}};
+    const struct options_spec spec = {
+        "checkpoint export",
+        "writes the weights of a checkpoint as whole tensors",
+        "RUN|CHECKPOINT",
+        1,
+        1,
+        false,
+        table,
+        "narrows checkpoint export runs/quickstart/checkpoints/step-000000300 --output weights"};
+    char path[FOLDER_PATH];
+    struct options words;
+
+    TRY(options_parse(&words, &spec, argc, argv));
+    if (words.help)
+        return options_help(stdout, &spec);
+    if (!output)
+        return fail(ST_EUSAGE, "say where the weights go: --output FOLDER");
+    TRY(checkpoint_find(path, words.word[0]));
+    return checkpoint_export(job, output, path);
 }
 
 enum status command_checkpoint(struct host *job, int argc, char **argv)
 {
-    struct checkpoint_options o = {.keep_last = 2};
-    struct option table[OPTIONS];
-    const struct options_spec spec = {
-        "checkpoint",
-        "looks into (inspect), checks every byte of (verify) or removes (prune) checkpoints of a "
-        "training run, or writes the weights of one as whole tensors (export)",
-        "inspect|verify|prune|export RUN|CHECKPOINT",
-        2,
-        2,
-        false,
-        table,
-        "narrows checkpoint inspect runs/quickstart\n"
-        "narrows checkpoint verify runs/quickstart\n"
-        "narrows checkpoint prune runs/quickstart --keep-last 1 --keep-every 1000\n"
-        "narrows checkpoint export runs/quickstart/checkpoints/step-000000300 --output weights"};
-    struct options words;
+    static const struct verb verbs[] = {
+        {"inspect", "says what a checkpoint is, and which older ones a run has", run_inspect},
+        {"verify", "reads every byte of a checkpoint, or of all of a run", run_verify},
+        {"prune", "removes old checkpoints of a run", run_prune},
+        {"export", "writes the weights of a checkpoint as whole tensors", run_export},
+        {NULL, NULL, NULL},
+    };
 
-    fill_options(table, &o);
-    TRY(options_parse(&words, &spec, argc, argv));
-    if (words.help)
-        return options_help(stdout, &spec);
     if (host_size(job) > 1)
         return fail(ST_EUSAGE, "narrows checkpoint is for one process, not for %d ranks",
                     host_size(job));
-    if (!strcmp(words.word[0], "export") != !!o.output)
-        return fail(ST_EUSAGE, "--output FOLDER goes with export, and export with it");
-    return act(job, words.word[0], words.word[1], &o);
+    return verbs_run(job, "checkpoint",
+                     "looks into, checks, prunes and exports checkpoints of training.\n\n"
+                     "RUN is the folder of a run, or its checkpoints/: the newest, or all of them\n"
+                     "for verify. CHECKPOINT is one of the folders step-N in it.",
+                     verbs, argc, argv);
 }

@@ -17,8 +17,7 @@ enum status command_data(struct host *job, int argc, char **argv)
         {NULL, NULL, NULL},
     };
 
-    (void)job;
-    return verbs_run("data",
+    return verbs_run(job, "data",
                      "makes token shards and looks into them.\n\n"
                      "A shard holds token ids: Megatron's X.bin with its index X.idx, or llm.c's\n"
                      "X.bin. Name one by X.bin, X.idx or, for Megatron's, X. data.train and\n"

@@ -106,7 +106,7 @@ static enum status run(const struct options *words, const struct convert_options
     return st;
 }
 
-enum status data_convert(int argc, char **argv)
+enum status data_convert(struct host *job, int argc, char **argv)
 {
     struct convert_options o = {.format = "megatron"};
     const struct option table[] = {
@@ -130,6 +130,7 @@ enum status data_convert(int argc, char **argv)
                                       "narrows data convert data/books -f llmc -o books-llmc"};
     struct options words;
 
+    (void)job;
     TRY(options_parse(&words, &spec, argc, argv));
     if (words.help)
         return options_help(stdout, &spec);

@@ -78,7 +78,7 @@ static void inspect(const struct shard *s)
     printf("  hash        %s (index or header, size, both ends)\n", hex);
 }
 
-enum status data_inspect(int argc, char **argv)
+enum status data_inspect(struct host *job, int argc, char **argv)
 {
     static const struct option none[] = {{0}};
     const struct options_spec spec = {"data inspect",
@@ -93,6 +93,7 @@ enum status data_inspect(int argc, char **argv)
     struct options words;
     struct shard s;
 
+    (void)job;
     TRY(options_parse(&words, &spec, argc, argv));
     if (words.help)
         return options_help(stdout, &spec);
@@ -170,7 +171,7 @@ static enum status verify_all(const struct options *words, int64_t vocab)
     return bad ? fail(first, "%d of %d shards are not sound", bad, all) : ST_OK;
 }
 
-enum status data_verify(int argc, char **argv)
+enum status data_verify(struct host *job, int argc, char **argv)
 {
     struct verify_options o = {0};
     int64_t vocab;
@@ -190,6 +191,7 @@ enum status data_verify(int argc, char **argv)
                                       "narrows data verify data/*.bin --vocab 50257"};
     struct options words;
 
+    (void)job;
     TRY(options_parse(&words, &spec, argc, argv));
     if (words.help)
         return options_help(stdout, &spec);
@@ -263,7 +265,7 @@ static enum status run_head(const char *path, const struct head_options *o)
     return st;
 }
 
-enum status data_head(int argc, char **argv)
+enum status data_head(struct host *job, int argc, char **argv)
 {
     struct head_options o = {.documents = 3, .tokens = 64};
     const struct option table[] = {{"--documents", 'n', "N", OPTION_INT, &o.documents, 1, INT64_MAX,
@@ -284,6 +286,7 @@ enum status data_head(int argc, char **argv)
                                       "narrows data head data/books.bin -n 1 --tokens 0"};
     struct options words;
 
+    (void)job;
     TRY(options_parse(&words, &spec, argc, argv));
     if (words.help)
         return options_help(stdout, &spec);

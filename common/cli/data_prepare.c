@@ -185,7 +185,7 @@ static enum status run(const struct choices *c, struct prepare_options *o)
     return st;
 }
 
-enum status data_prepare(int argc, char **argv)
+enum status data_prepare(struct host *job, int argc, char **argv)
 {
     struct choices c = {.format = "megatron", .key = "text", .invalid = "refuse"};
     struct option table[OPTIONS];
@@ -203,6 +203,7 @@ enum status data_prepare(int argc, char **argv)
     struct prepare_options o = {0};
     struct options words;
 
+    (void)job;
     fill(table, &c);
     TRY(options_parse(&words, &spec, argc, argv));
     if (words.help)

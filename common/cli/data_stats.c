@@ -162,7 +162,7 @@ static enum status run(const struct options *words, const char *tokenizer, int64
     return st;
 }
 
-enum status data_stats(int argc, char **argv)
+enum status data_stats(struct host *job, int argc, char **argv)
 {
     const char *tokenizer = NULL;
     int64_t top = 10;
@@ -177,6 +177,7 @@ enum status data_stats(int argc, char **argv)
         table,         "narrows data stats data/books --tokenizer bytes"};
     struct options words;
 
+    (void)job;
     TRY(options_parse(&words, &spec, argc, argv));
     if (words.help)
         return options_help(stdout, &spec);

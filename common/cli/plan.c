@@ -83,7 +83,7 @@ static enum status draw(const struct plan_options *o)
     return ST_OK;
 }
 
-static enum status plan_schedule(int argc, char **argv)
+static enum status plan_schedule(struct host *job, int argc, char **argv)
 {
     struct plan_options o = {.stages = 4,
                              .micro_batches = 8,
@@ -119,6 +119,7 @@ static enum status plan_schedule(int argc, char **argv)
         "narrows plan schedule -p 4 -m 8 --order interleaved -v 2"};
     struct options words;
 
+    (void)job;
     TRY(options_parse(&words, &spec, argc, argv));
     if (words.help)
         return options_help(stdout, &spec);
@@ -134,7 +135,6 @@ enum status command_plan(struct host *job, int argc, char **argv)
         {NULL, NULL, NULL},
     };
 
-    (void)job;
-    return verbs_run("plan", "works out what a run would do, without running it.", verbs, argc,
+    return verbs_run(job, "plan", "works out what a run would do, without running it.", verbs, argc,
                      argv);
 }

@@ -2,9 +2,9 @@
 #ifndef COMMON_CLI_PLAN_H
 #define COMMON_CLI_PLAN_H
 
-#include "common/base/status.h"
+#include "common/backend/host.h"
 
 /* `narrows plan memory`; argv: what follows the verb. */
-enum status plan_memory(int argc, char **argv);
+enum status plan_memory(struct host *job, int argc, char **argv);
 
 #endif

@@ -180,7 +180,7 @@ static enum status plan(const struct options *words, const struct plan_memory_op
     return st;
 }
 
-enum status plan_memory(int argc, char **argv)
+enum status plan_memory(struct host *job, int argc, char **argv)
 {
     struct plan_memory_options o = {0};
     const struct option table[] = {
@@ -205,6 +205,7 @@ enum status plan_memory(int argc, char **argv)
         "parallel.layout_exact=off"};
     struct options words;
 
+    (void)job;
     TRY(options_parse(&words, &spec, argc, argv));
     return words.help ? options_help(stdout, &spec) : plan(&words, &o);
 }

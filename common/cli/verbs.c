@@ -29,8 +29,8 @@ static enum status unknown(const char *command, const struct verb *verbs, const 
                 command);
 }
 
-enum status verbs_run(const char *command, const char *about, const struct verb *verbs, int argc,
-                      char **argv)
+enum status verbs_run(struct host *job, const char *command, const char *about,
+                      const struct verb *verbs, int argc, char **argv)
 {
     if (argc < 1)
         return fail(ST_EUSAGE, "narrows %s needs a verb, such as %s: see narrows %s --help",
@@ -39,6 +39,6 @@ enum status verbs_run(const char *command, const char *about, const struct verb 
         return help(command, about, verbs);
     for (const struct verb *v = verbs; v->name; v++)
         if (!strcmp(v->name, argv[0]))
-            return v->run(argc - 1, argv + 1);
+            return v->run(job, argc - 1, argv + 1);
     return unknown(command, verbs, argv[0]);
 }

@@ -207,6 +207,10 @@ refused "export of a damaged one" 5 'rank-00000.safetensors is damaged' 0 checkp
 expect "leaves nothing" test ! -e "$dir/never"
 refused "no checkpoint" 4 'no checkpoint in' 0 checkpoint verify "$dir"
 refused "export without a place" 2 '--output FOLDER' 0 checkpoint export "$dir/a"
+refused "a verb that is not there" 2 "no verb 'expor' & 'export'" 0 checkpoint expor "$dir/a"
+ends_well "the help of a verb" 0 checkpoint prune --help
+expect "has its options" grep -q -e '--keep-every N' "$dir/out"
+refused "an option of another verb" 2 '--keep-last' 0 checkpoint verify "$dir/a" --keep-last 1
 
 # P09: memory that loading leaves behind. Weights and moments of 3.7M parameters are 56 MiB; what a
 # run that was resumed held at most is what one from the beginning did.
