@@ -12,18 +12,19 @@ static enum status check_tensor(const struct piece_source *s, const struct param
                                 enum dtype dt)
 {
     if (n == 0)
-        return fail(ST_EFORMAT, "%s: tensor %s (%s) is missing", s->folder, row->name,
-                    part_kind_name(kind));
+        return fail(ST_EFORMAT, "%s/%s: tensor %s (%s) is missing", s->folder, MANIFEST_NAME,
+                    row->name, part_kind_name(kind));
     if (p->rows != row->real_rows || p->cols != row->cols)
         return fail(ST_EFORMAT,
-                    "%s: tensor %s has shape [%" PRId64 ", %" PRId64 "]; the model has [%" PRId64
+                    "%s/%s: tensor %s has shape [%" PRId64 ", %" PRId64 "]; the model has [%" PRId64
                     ", %" PRId64 "]",
-                    s->folder, row->name, p->rows, p->cols, row->real_rows, row->cols);
+                    s->folder, s->m->file[p->file].name, row->name, p->rows, p->cols,
+                    row->real_rows, row->cols);
     for (int i = 0; i < n; i++)
         if (p[i].dtype != (int32_t)dt)
-            return fail(ST_EFORMAT, "%s: tensor %s (%s) is of type %s; this run has %s", s->folder,
-                        row->name, part_kind_name(kind), manifest_type_name((enum dtype)p[i].dtype),
-                        manifest_type_name(dt));
+            return fail(ST_EFORMAT, "%s/%s: tensor %s (%s) is of type %s; this run has %s",
+                        s->folder, s->m->file[p[i].file].name, row->name, part_kind_name(kind),
+                        manifest_type_name((enum dtype)p[i].dtype), manifest_type_name(dt));
     return ST_OK;
 }
 
@@ -123,13 +124,14 @@ static enum status check_left_over(const struct piece_source *s, struct params *
         if (!row && params_known(p, e->tensor))
             continue; /* another stage's */
         if (!row)
-            return fail(ST_EFORMAT, "%s: the model has no place for tensor %s", s->folder,
-                        e->tensor);
+            return fail(ST_EFORMAT, "%s/%s: the model has no place for tensor %s", s->folder,
+                        s->m->file[e->file].name, e->tensor);
         if (kinds && !part_exists(p, row, (enum part_kind)e->kind))
             return fail(ST_EFORMAT,
-                        "%s: tensor %s (%s): this run has none; train.precision and "
+                        "%s/%s: tensor %s (%s): this run has none; train.precision and "
                         "train.pure_bf16 must be the checkpoint's",
-                        s->folder, e->tensor, part_kind_name((enum part_kind)e->kind));
+                        s->folder, s->m->file[e->file].name, e->tensor,
+                        part_kind_name((enum part_kind)e->kind));
     }
     return ST_OK;
 }
