@@ -13,6 +13,10 @@ static const struct device_ops gpu_device_ops = {
     .info = gpu_info,
     .stamp = gpu_stamp,
     .stamps = gpu_stamps,
+    .capture_begin = gpu_capture_begin,
+    .capture_end = gpu_capture_end,
+    .replay = gpu_replay,
+    .capture_free = gpu_capture_free,
 };
 
 static const struct math_ops gpu_math_ops = {

@@ -6,6 +6,7 @@
 #include "common/base/log.h"
 #include "gpu/comm_state.h"
 #include "gpu/gpu.h"
+#include "gpu/graph.h"
 #include "gpu/stamp.h"
 
 #include <stdio.h>
@@ -29,6 +30,7 @@ static enum status check(ncclResult_t r, const struct gpu_comm *c, const char *w
 /* Ends every communicator of dev: what runs on them stops. */
 static void abort_all(struct gpu_device *dev)
 {
+    gpu_graphs_drop(dev);
     for (struct gpu_comm *c = dev->comms; c; c = c->next) {
         if (c->nccl)
             ncclCommAbort(c->nccl);
@@ -74,6 +76,14 @@ enum status gpu_comm_quiet(struct gpu_device *dev)
     for (struct gpu_comm *c = dev->comms; c; c = c->next)
         while (c->nccl && cudaEventQuery(c->done) == cudaErrorNotReady)
             TRY(gpu_comm_poll(dev, &poll, c->what));
+    return ST_OK;
+}
+
+enum status gpu_comm_recorded(struct gpu_device *dev)
+{
+    for (struct gpu_comm *c = dev->comms; c; c = c->next)
+        if (c->recorded)
+            CUDA_TRY(cudaEventRecord(c->done, dev->stream));
     return ST_OK;
 }
 
@@ -165,6 +175,7 @@ static void disconnect(struct gpu_comm *c)
 {
     if (!c->nccl)
         return;
+    gpu_graphs_drop(c->dev);
     snprintf(c->what, sizeof c->what, "end of NCCL on %d ranks", c->base.size);
     if (settle(c, ncclCommFinalize(c->nccl)) == ST_OK)
         ncclCommDestroy(c->nccl);
@@ -222,6 +233,7 @@ static enum status launched(struct gpu_comm *c, ncclResult_t r)
 {
     TRY(settle(c, r));
     CUDA_TRY(cudaEventRecord(c->done, c->stream));
+    c->recorded |= gpu_capturing(c->dev);
     return ST_OK;
 }
 

@@ -20,6 +20,11 @@ enum status gpu_comm_poll(struct gpu_device *dev, struct host_poll *poll, const 
  * under way any more. */
 enum status gpu_comm_quiet(struct gpu_device *dev);
 
+/* After recording a graph, and after each replay: collectives of communicators that were recorded
+ * are over when the compute stream is here. (An event that a recording left behind may not even be
+ * looked at.) */
+enum status gpu_comm_recorded(struct gpu_device *dev);
+
 #ifdef __cplusplus
 }
 #endif

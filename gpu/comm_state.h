@@ -26,6 +26,7 @@ struct gpu_comm {
     cudaStream_t stream;
     cudaEvent_t ready, done;
     int begun, dead;
+    int recorded;  /* a graph has collectives of it */
     char what[80]; /* the last that was begun, for messages */
     int queued;
     struct p2p queue[P2P_MAX];

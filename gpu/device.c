@@ -5,6 +5,7 @@
 #include "gpu/attention.h"
 #include "gpu/comm.h"
 #include "gpu/gpu.h"
+#include "gpu/graph.h"
 #include "gpu/items.h"
 #include "gpu/matmul.h"
 #include "gpu/probe.h"
@@ -123,6 +124,7 @@ void gpu_close(struct device *dev)
 
     if (!gpu)
         return;
+    gpu_graphs_drop(gpu);
     gpu_attention_close(gpu);
     gpu_items_close(gpu->items);
     gpu_matmul_close(gpu->matmul);
@@ -188,6 +190,9 @@ enum status gpu_upload(struct device *dev, void *dst, const void *src, size_t by
     struct gpu_device *gpu = gpu_of(dev);
     struct gpu_staging *st = &gpu->staging;
 
+    if (gpu_capturing(gpu))
+        return fail(ST_EDEVICE, "an upload while a CUDA graph is recorded, which would read host "
+                                "memory at each replay: set run.graph=off");
     for (size_t done = 0; done < bytes;) {
         size_t piece = bytes - done < GPU_STAGE_BYTES ? bytes - done : GPU_STAGE_BYTES;
         char *slot = st->memory + (size_t)st->next * GPU_STAGE_BYTES;
@@ -250,6 +255,7 @@ enum status gpu_scratch(struct gpu_device *dev, void **p, size_t bytes)
         TRY(gpu_wait(dev));
         TRY(gpu_comm_quiet(dev));
         CUDA_TRY(cudaMalloc(&larger, bytes));
+        gpu_graphs_drop(dev);
         log_debug("GPU scratch grows from %zu to %zu bytes", dev->scratch_bytes, bytes);
         cudaFree(dev->scratch);
         dev->scratch = larger;
@@ -261,6 +267,9 @@ enum status gpu_scratch(struct gpu_device *dev, void **p, size_t bytes)
 
 enum status gpu_wait(struct gpu_device *dev)
 {
+    if (gpu_capturing(dev))
+        return fail(ST_EDEVICE, "a wait for the GPU while a CUDA graph is recorded: run the step "
+                                "once before recording it, or set run.graph=off");
     if (!dev->comms) {
         CUDA_TRY(cudaStreamSynchronize(dev->stream));
         return ST_OK;

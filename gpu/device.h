@@ -31,6 +31,8 @@ struct gpu_stamps {
     int64_t made, room;
 };
 
+struct gpu_graph;
+
 struct gpu_device {
     struct device base;
     int ordinal, sms;
@@ -44,7 +46,8 @@ struct gpu_device {
     struct gpu_items *items;   /* descriptors of kernels over many tensors */
     struct gpu_cudnn *cudnn;   /* NULL: the own attention kernels do everything */
     struct gpu_stamps stamps;
-    struct gpu_comm *comms; /* live communicators, so that waits can watch them */
+    struct gpu_comm *comms;   /* live communicators, so that waits can watch them */
+    struct gpu_graph *graphs; /* recorded and not freed */
 };
 
 /* dev as this backend's struct. */

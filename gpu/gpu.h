@@ -28,6 +28,12 @@ enum status gpu_info(struct device *dev, struct device_info *info);
 enum status gpu_stamp(struct device *dev, int64_t n, const char *name);
 enum status gpu_stamps(struct device *dev, double *seconds, int64_t n);
 
+/* graph.c. A replay does not hold any more once scratch has grown or a communicator was ended. */
+enum status gpu_capture_begin(struct device *dev);
+enum status gpu_capture_end(struct device *dev, void **graph);
+enum status gpu_replay(struct device *dev, void *graph, int *done);
+void gpu_capture_free(struct device *dev, void *graph);
+
 /* gemm.c. k_scale: one column only (the whole shard is one grain); not together with accumulate. */
 enum status gpu_gemm(struct device *dev, const struct gemm *g, int n);
 enum status gpu_weight_grad(struct device *dev, const struct weight_grad *w, int n,

@@ -2,6 +2,7 @@
 
 #include "gpu/comm.h"
 #include "gpu/gpu.h"
+#include "gpu/graph.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +64,7 @@ static enum status send(struct gpu_device *dev, struct set *s, size_t bytes)
                                 "step once before recording it");
     TRY(gpu_wait(dev)); /* a kernel may still read the set that goes */
     TRY(gpu_comm_quiet(dev));
+    gpu_graphs_drop(dev);
     drop(s);
     s->host = malloc(bytes);
     if (!s->host)

@@ -1,5 +1,7 @@
 #include "ref/ref.h"
 
+#include "common/backend/device.h"
+
 #include <cblas.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -231,4 +233,8 @@ const struct device_ops ref_device_ops = {
     .info = device_info_ref,
     .stamp = device_stamp_ref,
     .stamps = device_stamps_ref,
+    .capture_begin = device_none_begin,
+    .capture_end = device_none_end,
+    .replay = device_none_replay,
+    .capture_free = device_none_free,
 };

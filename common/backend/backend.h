@@ -67,6 +67,15 @@ struct device_ops {
     enum status (*stamp)(struct device *dev, int64_t n, const char *name);
     /* Seconds from moment 0 to each of moments 0 .. n - 1. Waits for the device. */
     enum status (*stamps)(struct device *dev, double *seconds, int64_t n);
+    /* Until capture_end, what the device and its communicators are given is recorded and not done;
+     * nothing may then wait, allocate or be read from host memory. *graph: NULL after a failure.
+     * Where work is done at once there is nothing to record: an error. */
+    enum status (*capture_begin)(struct device *dev);
+    enum status (*capture_end)(struct device *dev, void **graph);
+    /* Gives what was recorded to the device once more. *done 0: it does not hold any more (memory
+     * of the backend's own has moved, or communication has ended), and nothing was given. */
+    enum status (*replay)(struct device *dev, void *graph, int *done);
+    void (*capture_free)(struct device *dev, void *graph);
 };
 
 struct math_ops {

@@ -77,3 +77,54 @@ enum status device_stamps(struct device *dev, double *seconds, int64_t n)
     TRY(dev->be->device->stamps(dev, seconds, n));
     return ST_OK;
 }
+
+enum status device_capture_begin(struct device *dev)
+{
+    TRY(dev->be->device->capture_begin(dev));
+    return ST_OK;
+}
+
+enum status device_capture_end(struct device *dev, void **graph)
+{
+    TRY(dev->be->device->capture_end(dev, graph));
+    return ST_OK;
+}
+
+enum status device_replay(struct device *dev, void *graph, int *done)
+{
+    TRY(dev->be->device->replay(dev, graph, done));
+    return ST_OK;
+}
+
+void device_capture_free(struct device *dev, void *graph)
+{
+    if (graph)
+        dev->be->device->capture_free(dev, graph);
+}
+
+enum status device_none_begin(struct device *dev)
+{
+    return fail(ST_ECONFIG,
+                "backend %s does its work at once and records none: set run.graph=off, or "
+                "run.backend=gpu",
+                dev->be->name);
+}
+
+enum status device_none_end(struct device *dev, void **graph)
+{
+    *graph = NULL;
+    return device_none_begin(dev);
+}
+
+enum status device_none_replay(struct device *dev, void *graph, int *done)
+{
+    (void)graph;
+    *done = 0;
+    return device_none_begin(dev);
+}
+
+void device_none_free(struct device *dev, void *graph)
+{
+    (void)dev;
+    (void)graph;
+}

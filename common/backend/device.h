@@ -31,6 +31,19 @@ enum status device_sync(struct device *dev);
 enum status device_stamp(struct device *dev, int64_t n, const char *name);
 enum status device_stamps(struct device *dev, double *seconds, int64_t n);
 
+/* Recording work and doing it again, as struct device_ops has it; train/step_graph.c is who does.
+ * Errors: ST_ECONFIG on a backend that records nothing. */
+enum status device_capture_begin(struct device *dev);
+enum status device_capture_end(struct device *dev, void **graph);
+enum status device_replay(struct device *dev, void *graph, int *done);
+void device_capture_free(struct device *dev, void *graph);
+
+/* The slots of a backend that does its work at once: ST_ECONFIG. */
+enum status device_none_begin(struct device *dev);
+enum status device_none_end(struct device *dev, void **graph);
+enum status device_none_replay(struct device *dev, void *graph, int *done);
+void device_none_free(struct device *dev, void *graph);
+
 /* Name and memory. */
 enum status device_info(struct device *dev, struct device_info *info);
 

@@ -74,6 +74,23 @@ void ledger_clear(struct ledger *l)
     memset(l->row, 0, sizeof l->row);
 }
 
+void ledger_since(struct ledger_row *out, const struct ledger *l, const struct ledger_row *before)
+{
+    for (int p = 0; p < LEDGER_COUNT; p++)
+        out[p] = (struct ledger_row){.calls = l->row[p].calls - before[p].calls,
+                                     .elements = l->row[p].elements - before[p].elements,
+                                     .wire_bytes = l->row[p].wire_bytes - before[p].wire_bytes};
+}
+
+void ledger_repeat(struct ledger *l, const struct ledger_row *rows)
+{
+    for (int p = 0; l && p < LEDGER_COUNT; p++) {
+        l->row[p].calls += rows[p].calls;
+        l->row[p].elements += rows[p].elements;
+        l->row[p].wire_bytes += rows[p].wire_bytes;
+    }
+}
+
 struct ledger_row ledger_sum(const struct ledger *l, enum ledger_purpose first,
                              enum ledger_purpose last)
 {

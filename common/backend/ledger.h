@@ -79,6 +79,12 @@ enum ledger_purpose ledger_for(struct ledger *l, enum ledger_purpose purpose);
 /* Sets all counts to zero; the purpose and what is in flight stay. */
 void ledger_clear(struct ledger *l);
 
+/* out [LEDGER_COUNT]: calls, elements and bytes counted since l was `before`. */
+void ledger_since(struct ledger_row *out, const struct ledger *l, const struct ledger_row *before);
+
+/* Counts them once more: the same was sent again. Of its times nothing is known. l may be NULL. */
+void ledger_repeat(struct ledger *l, const struct ledger_row *rows);
+
 /* Sum over the purposes first .. last. */
 struct ledger_row ledger_sum(const struct ledger *l, enum ledger_purpose first,
                              enum ledger_purpose last);

@@ -130,7 +130,11 @@ static const struct device_ops device_table = {.open = open_default,
                                                .sync = sync_device,
                                                .info = info,
                                                .stamp = stamp,
-                                               .stamps = stamps};
+                                               .stamps = stamps,
+                                               .capture_begin = device_none_begin,
+                                               .capture_end = device_none_end,
+                                               .replay = device_none_replay,
+                                               .capture_free = device_none_free};
 
 /* ---- math ---- */
 

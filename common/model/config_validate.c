@@ -143,8 +143,12 @@ static enum status check_precision(const struct config *cfg)
     return ST_OK;
 }
 
-static enum status check_documents(const struct config *cfg)
+/* What one backend alone has. */
+static enum status check_backend(const struct config *cfg)
 {
+    if (cfg->run.graph && cfg->run.backend != BACKEND_GPU)
+        return fail(ST_ECONFIG, "run.graph on records the work of a GPU, but run.backend is ref: "
+                                "set run.graph=off, or run.backend=gpu");
     if (!cfg->data.reset_documents)
         return ST_OK;
     if (cfg->run.backend != BACKEND_REF)
@@ -371,7 +375,7 @@ enum status config_validate(const struct config *cfg, int64_t ranks)
     TRY(check_heads(&cfg->model));
     TRY(check_kind(cfg));
     TRY(check_precision(cfg));
-    TRY(check_documents(cfg));
+    TRY(check_backend(cfg));
     TRY(check_schedule(&cfg->train));
     TRY(check_powers(&cfg->parallel));
     TRY(check_cuts(cfg));

@@ -1,3 +1,4 @@
+#include "common/train/step_graph.h"
 #include "common/train/step_read.h"
 
 #include "common/backend/planted.h"
@@ -117,20 +118,28 @@ static enum status run_passes(struct step *s, const struct schedule *list, doubl
     return pipe_flush(&s->pipe);
 }
 
-/* What follows the passes. */
-static enum status run_end(struct step *s, int64_t t, double lr)
+/* The one instruction of a kind that follows the passes. */
+static enum status run_last(struct step *s, enum instruction_kind kind, int64_t t, double lr)
 {
     for (int i = 0; i < s->schedule.n; i++) {
         const struct instruction *in = &s->schedule.list[i];
 
-        if (in->kind < INSTR_REDUCE)
+        if (in->kind != kind)
             continue;
         traced(s, in);
-        TRY(in->kind == INSTR_REDUCE ? optimizer_reduce(&s->optimizer, s->at.dev)
-                                     : update(s, t, lr));
+        TRY(kind == INSTR_REDUCE ? optimizer_reduce(&s->optimizer, s->at.dev) : update(s, t, lr));
         trace_close(s->at.dev);
     }
     return ST_OK;
+}
+
+/* All that a step does before the update: the same calls whatever the tokens are. */
+static enum status run_gradients(struct step *s, double scale)
+{
+    optimizer_start(&s->optimizer);
+    s->reducing = 1;
+    TRY(run_passes(s, &s->schedule, scale));
+    return run_last(s, INSTR_REDUCE, 0, 0.0);
 }
 
 enum status step_issue(struct step *s, const int32_t *tokens, const int32_t *targets, int64_t valid,
@@ -143,10 +152,8 @@ enum status step_issue(struct step *s, const int32_t *tokens, const int32_t *tar
     TRY(upload(s, tokens, targets));
     if (PLANTED(PLANTED_RANK_MEANS))
         scale = 1.0 / (double)(planted_valid(targets, s->tokens.rows) * s->at.dp->size);
-    optimizer_start(&s->optimizer);
-    s->reducing = 1;
-    TRY(run_passes(s, &s->schedule, scale));
-    TRY(run_end(s, t, lr));
+    TRY(step_graph_run(s, run_gradients, scale));
+    TRY(run_last(s, INSTR_UPDATE, t, lr));
     return step_keep(s, valid);
 }
 

@@ -47,6 +47,14 @@ struct step_kept {
     int n;                  /* slots in use                                               */
 };
 
+/* Forward, backward and reduction of a step, recorded once (step_graph.h). */
+struct step_graph {
+    void *recorded; /* the device's; NULL: nothing is                                */
+    double scale;   /* of the loss's gradient in what is recorded                    */
+    double last;    /* the same of the step before; 0: there was none               */
+    struct ledger_row sent[LEDGER_COUNT]; /* by a replay                             */
+};
+
 struct step {
     const struct config *cfg;
     struct step_place at;
@@ -72,6 +80,7 @@ struct step {
     void *dx;                      /* a stream's gradient, in a pipeline                     */
     void *host_loss;               /* loss on the host, of as many batches as there are slots */
     struct step_kept kept;
+    struct step_graph graph;
     double *sample_loss;   /* [batch]: summed loss of each sample of the global batch */
     int training, planned; /* training: STEP_...                                     */
     int reducing, probing; /* the step that runs sums over replicas; is a step_probe */

@@ -1,4 +1,5 @@
 /* What a step consists of: arenas, the part of the model, groups, order of instructions. */
+#include "common/train/step_graph.h"
 #include "common/train/step_read.h"
 
 #include "common/model/runs.h"
@@ -268,6 +269,7 @@ void step_close(struct step *s)
 {
     struct arena *arenas[] = {&s->state, &s->grads, &s->acts, &s->scratch, &s->batch};
 
+    step_graph_close(s);
     optimizer_close(&s->optimizer);
     for (int i = 0; s->chunk && i < s->chunks; i++)
         stage_close(&s->chunk[i]);

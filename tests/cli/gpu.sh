@@ -3,7 +3,8 @@
 #
 # Row N26: accumulation repeats bit by bit (REPEATS runs, 20). Row N39, the gradient norm over
 # tensors of odd sizes, is a part of `narrows validate ops`, beside the whole of it. A dead peer, or
-# one that stands still, ends the job within parallel.timeout and a message. A shadow agrees.
+# one that stands still, ends the job within parallel.timeout and a message. A shadow agrees. What
+# the host reads late and steps that are recorded as graphs change no bit and no record.
 # shellcheck disable=SC1091,SC2016,SC2034,SC2154 # lib.sh sets dir, text; the ranks' shells expand
 . "$SOURCE/tests/cli/lib.sh"
 LIMIT=${GPU_LIMIT:-120}
@@ -52,6 +53,36 @@ for layer in full cola; do
     done
 done
 
+# The records without what a clock measures.
+records() {
+    clocks='ms\|tokens_per_s\|flops_per_s\|mfu\|peak_rss\|seconds\|start_seconds'
+    sed "s/\"\($clocks\)\":[^,}]*,\{0,1\}//g" "$dir/run/metrics.jsonl"
+}
+
+# unchanged RANKS WORDS...: the same hashes, losses, norms and records with and without graphs, read
+# after each step or seven. The first step, one of a profile and one after a replay through ref are
+# among them.
+unchanged() {
+    ranks=$1
+    shift
+    set -- "$@" train.steps=16 run.hash=on train.eval_every=6 shadow.every=11 profile.first=9
+    ends_well "plain, read at once: $*" "$ranks" train "$t" "$@" run.graph=off train.read_every=1
+    first=$(hashes) told=$(records)
+    for how in "run.graph=off train.read_every=7" "run.graph=on train.read_every=1" \
+        "run.graph=on train.read_every=7"; do
+        # shellcheck disable=SC2086 # words
+        ends_well "$how: $*" "$ranks" train "$t" "$@" $how
+        same "$how: the same weights, losses and norms: $*" "$(hashes)" "$first"
+        same "$how: the same records: $*" "$(records)" "$told"
+    done
+}
+for words in "model.layer=full" "model.layer=cola train.precision=bf16" \
+    "model.layer=svd train.precision=bf16 train.micro_batch=2" \
+    "model.layer=cola parallel.recompute=bottleneck train.micro_batch=2"; do
+    # shellcheck disable=SC2086 # words
+    unchanged 0 $words
+done
+
 # ---- two GPUs ----
 
 if [ "$gpus" -lt 2 ] || [ "$MPIRUN" = no ]; then
@@ -61,6 +92,12 @@ if [ "$gpus" -lt 2 ] || [ "$MPIRUN" = no ]; then
 fi
 ends_well "a shadow of two ranks" 2 train "$t" parallel.tp=2 train.steps=4 shadow.every=2 \
     shadow.stop=on
+for words in "parallel.tp=2 train.precision=bf16" "parallel.tp=2 model.layer=full" \
+    "parallel.dp=2 train.micro_batch=2" "parallel.dp=2 parallel.zero=1 train.precision=bf16" \
+    "parallel.pp=2 train.micro_batch=2"; do
+    # shellcheck disable=SC2086 # words
+    unchanged 2 $words
+done
 job $((gpus + 1)) train "$t" train.batch=$((gpus + 1))
 check_refusal "more ranks than GPUs" 9 'ranks on this node & one rank a GPU'
 
@@ -120,13 +157,13 @@ survivor() {
 }
 
 for layout in tp dp; do
-    for model in full cola; do
-        begin parallel.$layout=2 model.layer=$model
+    for manner in model.layer=full model.layer=cola run.graph=on; do
+        begin parallel.$layout=2 $manner
         kill -KILL "$(cat "$dir/pid.1")"
-        killed "a rank is killed, $layout 2, $model"
-        begin parallel.$layout=2 model.layer=$model
+        killed "a rank is killed, $layout 2, $manner"
+        begin parallel.$layout=2 $manner
         kill -STOP "$(cat "$dir/pid.1")"
-        survivor "a rank stands still, $layout 2, $model"
+        survivor "a rank stands still, $layout 2, $manner"
     done
 done
 finish

@@ -54,6 +54,7 @@ static const struct {
     {"parallel.recompute=bottleneck model.layer=full", 1, {"btp, not full"}},
     {"train.precision=fp64 run.backend=gpu", 1, {"fp64", "ref only", "train.precision=fp32"}},
     {"train.pure_bf16=on", 1, {"train.pure_bf16", "train.precision is fp32"}},
+    {"run.graph=on", 1, {"run.graph on", "run.graph=off"}},
     {"train.precision=fp64 parallel.tp_payload=bf16", 1, {"tp_payload bf16", "fp64"}},
     {"parallel.pp=2 parallel.virtual_stages=2 parallel.schedule=interleaved shadow.every=5",
      2,
