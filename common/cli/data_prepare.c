@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { OPTIONS = 13 };
+enum { OPTIONS = 13, MANY = 8 /* threads, where nobody says how many */ };
 
 struct choices {
     const char *tokenizer, *output, *format, *input, *key, *separator, *invalid;
@@ -40,7 +40,8 @@ static void fill(struct option *table, struct choices *c)
         {"--invalid-utf8", 0, "POLICY", OPTION_TEXT, &c->invalid, 0, 0,
          "refuse (default), replace by U+FFFD, or skip the document"},
         {"--threads", 'j', "N", OPTION_INT, &c->threads, 1, PREPARE_THREADS,
-         "threads that tokenise (default: the processors); the output is the same for any"},
+         "threads that tokenise (default: the processors, at most 8); the output is the same for "
+         "any"},
         {"--overwrite", 0, NULL, OPTION_SWITCH, &c->overwrite, 0, 0,
          "replace an output that is there"},
         {"--quiet", 'q', NULL, OPTION_SWITCH, &c->quiet, 0, 0, "no progress on stderr"},
@@ -163,6 +164,14 @@ static void report(const struct prepare_state *s, const struct prepare_options *
     log_info("next       narrows data inspect %s", o->output);
 }
 
+/* One thread reads and writes, and has no work for many more; each takes memory. */
+static int64_t default_threads(void)
+{
+    int64_t processors = sysconf(_SC_NPROCESSORS_ONLN);
+
+    return processors < 1 ? 1 : processors < MANY ? processors : MANY;
+}
+
 static enum status run(const struct choices *c, struct prepare_options *o)
 {
     struct clock clock = {.start = now(), .terminal = isatty(2)};
@@ -171,7 +180,7 @@ static enum status run(const struct choices *c, struct prepare_options *o)
     enum status st;
 
     clock.shown = clock.start;
-    o->threads = (int)(c->threads ? c->threads : sysconf(_SC_NPROCESSORS_ONLN));
+    o->threads = (int)(c->threads ? c->threads : default_threads());
     o->stop = o->documents.stop = interrupt_requested;
     o->progress = c->quiet ? NULL : show;
     TRY(tokenizer_open(&t, c->tokenizer));
