@@ -205,11 +205,12 @@ static enum status missing(const struct host_set *s, double timeout)
 enum status host_set_wait(struct host_set *s, struct host_job *job, int heed, double timeout)
 {
     struct host_poll poll = host_poll_start();
-    int left = s->n, found, flagged = 0;
+    int left = s->n, found, flagged = 0, late = 0;
     enum status st;
 
     /* What had left for this rank before the flag still counts: the flag ends the wait only when
-     * a last look finds nothing new. */
+     * a last look finds nothing new. So it is with the deadline: a process that stood still may
+     * have been given what it waits for. */
     while (left > 0) {
         TRY(collect(s, &found));
         left -= found;
@@ -218,7 +219,7 @@ enum status host_set_wait(struct host_set *s, struct host_job *job, int heed, do
         st = turn(&poll, job, heed, timeout);
         if (st == ST_EPEER && ++flagged > 1)
             return host_peer_failed(job);
-        if (st == ST_ECOMM)
+        if (st == ST_ECOMM && ++late > 1)
             return missing(s, timeout);
     }
     s->n = 0;

@@ -3,8 +3,8 @@
  *     RUN/checkpoints/step-000000020/   manifest.json, rank-00000.safetensors, ...
  *     RUN/checkpoints/latest            the name of the newest: a hint, nothing relies on it
  *
- * A save goes to step-N.tmp.NONCE: space is reserved, each rank writes one file, puts it on disk
- * and reads it back; then one rank writes the manifest, puts it on disk, renames the folder and
+ * A save goes to step-N.tmp.NONCE: each rank looks for room, writes one file, puts it on disk and
+ * reads it back; then one rank writes the manifest, puts it on disk, renames the folder and
  * puts its parent on disk. Whenever a process ends, the checkpoints before are as they were. A
  * checkpoint that is no longer kept is renamed to step-N.old.NONCE before its files are removed.
  */
@@ -23,7 +23,7 @@ enum status checkpoint_path(char *out, const char *root, int64_t step);
  * Local, on one rank. Errors: ST_EIO naming path and cause. */
 enum status checkpoint_begin(char *out, const char *root, int64_t step, uint64_t nonce);
 
-/* Writes the snapshot's file into folder: reserves its space, writes, puts it on disk. Local.
+/* Writes the snapshot's file into folder and puts it on disk, if there is room for it. Local.
  * Errors: ST_EIO with what is needed and what is free. */
 enum status checkpoint_write(const char *folder, const struct snapshot *s);
 

@@ -161,9 +161,20 @@ static enum status round_of(struct measure *m, int i)
     return saver_wait(&m->saver);
 }
 
+/* Percent of the plain rate, median of the rounds: a disk that has its moods has one in a round. */
+static double share(const double *plain, const double *ours, int n)
+{
+    double percent[BENCH_ROUNDS];
+
+    for (int i = 0; i < n; i++)
+        percent[i] = 100.0 * plain[i] / ours[i];
+    return bench_median(percent, n);
+}
+
 static void print(struct measure *m, double bytes)
 {
     int n = m->b->rounds;
+    double saved = share(m->t.write, m->t.save, n), loaded = share(m->t.read, m->t.load, n);
     double write = bench_median(m->t.write, n), save = bench_median(m->t.save, n);
     double read = bench_median(m->t.read, n), got = bench_median(m->t.load, n);
     double stall = bench_median(m->t.stall, n), step = bench_median(m->t.step, n);
@@ -171,12 +182,12 @@ static void print(struct measure *m, double bytes)
 
     log_info("checkpoint of %s, median of %d", text_bytes(size, bytes), n);
     log_info("  plain write and sync   %8.1f MiB/s", bytes / write / 1048576.0);
-    log_info("  save: write and sync   %8.1f MiB/s  %.0f %% of it", bytes / save / 1048576.0,
-             100.0 * write / save);
+    log_info("  save: write and sync   %8.1f MiB/s  %.0f %% of it, round by round",
+             bytes / save / 1048576.0, saved);
     log_info("  save, read back, commit  %.3f s in all", bench_median(m->t.check, n));
     log_info("  plain read             %8.1f MiB/s", bytes / read / 1048576.0);
-    log_info("  load and verify        %8.1f MiB/s  %.0f %% of it", bytes / got / 1048576.0,
-             100.0 * read / got);
+    log_info("  load and verify        %8.1f MiB/s  %.0f %% of it, round by round",
+             bytes / got / 1048576.0, loaded);
     log_info("  stall of a save        %8.1f ms, %.1f %% of a step of %.0f ms; %.2f %% of training "
              "with one save in %d steps",
              1e3 * stall, 100.0 * stall / step, 1e3 * step, 100.0 * stall / step / EVERY, EVERY);

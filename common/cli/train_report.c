@@ -29,7 +29,7 @@ static void print_mesh(const struct trainer *t)
         log_warn(
             "%d of %lld tensor-parallel groups have ranks on several nodes, where messages are "
             "slow: give each node a multiple of %lld ranks%s",
-            t->place.nodes.across, (long long)(p->dp * p->pp), (long long)p->tp,
+            t->place.nodes.across, (long long)p->dp * (long long)p->pp, (long long)p->tp,
             p->placement == PLACEMENT_NODE ? "" : ", or set parallel.placement=node");
     if (p->pp == 1)
         return;
