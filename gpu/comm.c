@@ -134,6 +134,9 @@ static enum status connect_nccl(struct gpu_comm *c)
     /* NVLink multicast (NVLS) needs a fabric manager that lends it, and where it fails it may take
      * the node's GPUs with it. It is off unless the user says NCCL_NVLS_ENABLE=1 (or 2). */
     setenv("NCCL_NVLS_ENABLE", "0", 0);
+    /* Buffers registered for a graph would make ranks talk while one records alone, and could
+     * choose another way to sum than plain calls have. */
+    setenv("NCCL_GRAPH_REGISTER", "0", 0);
     config.blocking = 0;
     TRY(spread_id(&id, c));
     snprintf(c->what, sizeof c->what, "start of NCCL on %d ranks", c->base.size);

@@ -1,5 +1,7 @@
 #include "common/train/step_graph.h"
 
+#include "common/base/log.h"
+
 #include <string.h>
 
 void step_graph_close(struct step *s)
@@ -24,6 +26,9 @@ static enum status record(struct step *s, enum status (*work)(struct step *, dou
         step_graph_close(s);
     TRY(st);
     TRY(end);
+    log_info(
+        "graph      forward, backward and reduction of this step are recorded, and replayed from "
+        "here on");
     g->scale = scale;
     ledger_since(g->sent, s->at.ledger, before);
     return ST_OK;

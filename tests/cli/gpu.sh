@@ -5,6 +5,8 @@
 # tensors of odd sizes, is a part of `narrows validate ops`, beside the whole of it. A dead peer, or
 # one that stands still, ends the job within parallel.timeout and a message. A shadow agrees. What
 # the host reads late and steps that are recorded as graphs change no bit and no record.
+#
+# GPU_PARTS names what is run, of: operations repeats graphs peers graph-peers (all).
 # shellcheck disable=SC1091,SC2016,SC2034,SC2154 # lib.sh sets dir, text; the ranks' shells expand
 . "$SOURCE/tests/cli/lib.sh"
 LIMIT=${GPU_LIMIT:-120}
@@ -28,10 +30,18 @@ if [ "$status" = 3 ]; then
 fi
 same "a GPU answers" "$status" 0
 
+part() {
+    case " ${GPU_PARTS:-operations repeats graphs peers graph-peers} " in
+    *" $1 "*) ;;
+    *) return 1 ;;
+    esac
+}
+
 # ---- one GPU ----
 
-ends_well "all operations" 0 validate ops --backend gpu
+! part operations || ends_well "all operations" 0 validate ops --backend gpu
 for layer in full cola; do
+    part repeats || break
     for precision in fp32 bf16; do
         set -- model.layer=$layer train.precision=$precision train.steps=5 train.micro_batch=1 \
             run.hash=on
@@ -68,17 +78,17 @@ unchanged() {
     set -- "$@" train.steps=16 run.hash=on train.eval_every=6 shadow.every=11 profile.first=9
     ends_well "plain, read at once: $*" "$ranks" train "$t" "$@" run.graph=off train.read_every=1
     first=$(hashes) told=$(records)
-    for how in "run.graph=off train.read_every=7" "run.graph=on train.read_every=1" \
-        "run.graph=on train.read_every=7"; do
+    for how in "run.graph=off train.read_every=7" "run.graph=on train.read_every=7"; do
         # shellcheck disable=SC2086 # words
         ends_well "$how: $*" "$ranks" train "$t" "$@" $how
         same "$how: the same weights, losses and norms: $*" "$(hashes)" "$first"
         same "$how: the same records: $*" "$(records)" "$told"
     done
+    expect "it was recorded: $*" grep -q '^graph  ' "$dir/out"
 }
 for words in "model.layer=full" "model.layer=cola train.precision=bf16" \
-    "model.layer=svd train.precision=bf16 train.micro_batch=2" \
-    "model.layer=cola parallel.recompute=bottleneck train.micro_batch=2"; do
+    "model.layer=svd parallel.recompute=bottleneck train.micro_batch=2"; do
+    part graphs || break
     # shellcheck disable=SC2086 # words
     unchanged 0 $words
 done
@@ -90,11 +100,11 @@ if [ "$gpus" -lt 2 ] || [ "$MPIRUN" = no ]; then
     finish
     exit
 fi
-ends_well "a shadow of two ranks" 2 train "$t" parallel.tp=2 train.steps=4 shadow.every=2 \
-    shadow.stop=on
-for words in "parallel.tp=2 train.precision=bf16" "parallel.tp=2 model.layer=full" \
-    "parallel.dp=2 train.micro_batch=2" "parallel.dp=2 parallel.zero=1 train.precision=bf16" \
-    "parallel.pp=2 train.micro_batch=2"; do
+! part repeats || ends_well "a shadow of two ranks" 2 train "$t" parallel.tp=2 train.steps=4 \
+    shadow.every=2 shadow.stop=on
+for words in "parallel.tp=2 train.precision=bf16" "parallel.dp=2 train.micro_batch=2" \
+    "parallel.dp=2 parallel.zero=1 train.precision=bf16" "parallel.pp=2 train.micro_batch=2"; do
+    part graphs || break
     # shellcheck disable=SC2086 # words
     unchanged 2 $words
 done
@@ -156,12 +166,15 @@ survivor() {
     wait "$mpirun_pid" || true
 }
 
+manners=
+! part peers || manners='model.layer=full model.layer=cola'
+! part graph-peers || manners="$manners run.graph=on"
 for layout in tp dp; do
-    for manner in model.layer=full model.layer=cola run.graph=on; do
-        begin parallel.$layout=2 $manner
+    for manner in $manners; do
+        begin parallel.$layout=2 "$manner"
         kill -KILL "$(cat "$dir/pid.1")"
         killed "a rank is killed, $layout 2, $manner"
-        begin parallel.$layout=2 $manner
+        begin parallel.$layout=2 "$manner"
         kill -STOP "$(cat "$dir/pid.1")"
         survivor "a rank stands still, $layout 2, $manner"
     done
