@@ -46,8 +46,11 @@ enum status bench_steps(struct bench *b)
 {
     double first = 0.0, ignored;
 
-    for (int i = 0; i < b->cases; i++) /* warms up: tuning, first touch */
+    for (int i = 0; i < b->cases; i++) { /* warms up: tuning, first touch, recording */
         TRY(one_step(b, &b->item[i], &ignored));
+        if (b->item[i].cfg.run.graph)
+            TRY(one_step(b, &b->item[i], &ignored));
+    }
     for (int r = 0; r < b->rounds; r++)
         for (int i = 0; i < b->cases; i++) {
             TRY(one_step(b, &b->item[i], &b->item[i].seconds[r]));
