@@ -161,10 +161,11 @@ enum status gpu_comm_create(struct comm **c, struct device *dev, struct host *gr
     made->base =
         (struct comm){.be = &gpu_backend, .rank = host_rank(group), .size = host_size(group)};
     made->dev = gpu_of(dev);
-    made->group = group;
     made->next = made->dev->comms;
     made->dev->comms = made;
-    st = create_parts(made);
+    st = host_split(&made->group, group, 0, host_rank(group)); /* the caller may free its own */
+    if (st == ST_OK)
+        st = create_parts(made);
     if (st != ST_OK) {
         gpu_comm_destroy(&made->base);
         return st;
@@ -205,6 +206,7 @@ void gpu_comm_destroy(struct comm *c)
         cudaEventDestroy(gone->done);
     if (gone->stream)
         cudaStreamDestroy(gone->stream);
+    host_free(gone->group);
     free(gone);
 }
 
@@ -247,24 +249,6 @@ static enum status alone(struct gpu_comm *c, struct tensor *out, const struct te
         return ST_OK;
     return gpu_copy(&c->dev->base, out->data, in->data,
                     (size_t)tensor_count(in) * dtype_size(in->dtype));
-}
-
-/* NCCL keeps its own staging; a first small sum makes it connect and load now, not in step 1. */
-enum status gpu_comm_reserve(struct comm *c, size_t bytes)
-{
-    struct gpu_comm *gc = comm_of(c);
-    struct tensor t;
-    void *p;
-
-    (void)bytes;
-    if (gc->base.size == 1)
-        return ST_OK;
-    TRY(gpu_scratch(gc->dev, &p, 1024));
-    CUDA_TRY(cudaMemsetAsync(p, 0, 1024, gc->dev->stream));
-    t = tensor_view(p, DT_F32, 1, 256);
-    TRY(gpu_all_reduce_begin(c, &t, 1));
-    TRY(gpu_comm_wait(c));
-    return gpu_wait(gc->dev);
 }
 
 enum status gpu_all_reduce_begin(struct comm *c, struct tensor *t, int n)
@@ -376,6 +360,33 @@ enum status gpu_send_begin(struct comm *c, const struct tensor *t, int to)
 enum status gpu_recv_begin(struct comm *c, struct tensor *t, int from)
 {
     return enqueue(comm_of(c), t, from, 0);
+}
+
+/* NCCL keeps its own staging; a first small sum makes it connect and load now, not in step 1. Sends
+ * have connections of their own: where two ranks meet later in another order than the one that a
+ * connection is made in (stages that send both ways), each would wait for the other. */
+enum status gpu_comm_reserve(struct comm *c, size_t bytes)
+{
+    struct gpu_comm *gc = comm_of(c);
+    struct tensor t, in, out;
+    void *p;
+
+    (void)bytes;
+    if (gc->base.size == 1)
+        return ST_OK;
+    TRY(gpu_scratch(gc->dev, &p, 3072));
+    CUDA_TRY(cudaMemsetAsync(p, 0, 3072, gc->dev->stream));
+    t = tensor_view(p, DT_F32, 1, 256);
+    TRY(gpu_all_reduce_begin(c, &t, 1));
+    TRY(gpu_comm_wait(c));
+    if (gc->base.size == 2) { /* a pair: one edge of a pipeline, or its two ends */
+        out = tensor_view((char *)p + 1024, DT_F32, 1, 256);
+        in = tensor_view((char *)p + 2048, DT_F32, 1, 256);
+        TRY(gpu_send_begin(c, &out, 1 - c->rank));
+        TRY(gpu_recv_begin(c, &in, 1 - c->rank));
+        TRY(gpu_comm_wait(c));
+    }
+    return gpu_wait(gc->dev);
 }
 
 enum status gpu_comm_start(struct comm *c)

@@ -20,7 +20,7 @@ struct p2p {
 struct gpu_comm {
     struct comm base;
     struct gpu_device *dev;
-    struct host *group;
+    struct host *group;    /* owned */
     struct gpu_comm *next; /* of the device */
     ncclComm_t nccl;       /* NULL: one rank, or aborted */
     cudaStream_t stream;

@@ -28,11 +28,17 @@ enum status gpu_launched(const char *op)
     return gpu_check(cudaGetLastError(), op);
 }
 
-/* The node's GPU of this rank, made current. */
+/* The node's GPU of this rank, made current. Streams share the GPU's queues, and what waits at the
+ * head of one holds up the stream behind it: a receive that waits for a peer would hold up the send
+ * that this peer waits for. A rank has about ten streams, one a communicator; CUDA's default is 8
+ * queues. It reads the variable once, before its first call. */
 static enum status choose(int *ordinal, const struct device_options *opt)
 {
     int count = 0;
-    cudaError_t err = cudaGetDeviceCount(&count);
+    cudaError_t err;
+
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+    err = cudaGetDeviceCount(&count);
 
     if (err != cudaSuccess || count == 0)
         return fail(ST_EDEVICE,
@@ -108,7 +114,7 @@ enum status gpu_open(struct device **dev, const struct device_options *opt)
 
     if (!gpu)
         return fail(ST_ENOMEM, "no host memory for a device");
-    gpu->base = (struct device){.be = &gpu_backend, .threads = 1, .wide = DT_F32};
+    gpu->base = (struct device){.be = &gpu_backend, .threads = 1, .wide = DT_F32, .warms = 1};
     st = open_parts(gpu, opt);
     if (st != ST_OK) {
         gpu_close(&gpu->base);

@@ -16,7 +16,8 @@
 
 enum { COMM_GROUP_MAX = 8 }; /* tensors in one call */
 
-/* A communicator over the ranks of group (collective); ledger may be NULL. */
+/* A communicator over the ranks of group (collective), which the caller may free as soon as this
+ * returns: a backend that needs one keeps a group of its own. ledger may be NULL. */
 enum status comm_create(struct comm **c, struct device *dev, struct host *group,
                         struct ledger *ledger);
 void comm_destroy(struct comm *c);
