@@ -28,6 +28,7 @@ struct device {
     const struct backend *be;
     int threads;     /* of the host that the ref backend may use; 1 elsewhere */
     enum dtype wide; /* DT_F32, or DT_F64 under precision fp64: statistics, gradients, masters */
+    int warms;       /* the first use of an op with new shapes may wait for all that runs */
     struct trace *trace; /* NULL unless a profile is taken (trace.h) */
 };
 

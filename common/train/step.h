@@ -130,8 +130,14 @@ enum status step_plan(struct step_memory *memory, struct ledger *ledger, double 
  * row, [local, seq] on the host (loader_starts). Before each batch. */
 enum status step_documents(struct step *s, const int32_t *starts);
 
-/* Start values from train.seed. */
+/* Start values from train.seed; then step_warm. */
 enum status step_init(struct step *s);
+
+/* In a pipeline, on a device that chooses and loads its kernels at first use: a pass over the first
+ * micro-batches without neighbours. Choosing waits for the device, and a stage that waits while its
+ * neighbour waits for it would wait for ever. Gradients are written, nothing else changes.
+ * Collective over TP. */
+enum status step_warm(struct step *s);
 
 /* Forward and backward of this rank's samples (tokens, targets [local, seq] on the host), sum over
  * replicas, norm, update number t = 1, 2, ... with rate lr. valid: targets of the global batch

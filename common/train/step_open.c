@@ -296,5 +296,6 @@ void step_close(struct step *s)
 
 enum status step_init(struct step *s)
 {
-    return params_init(&s->model.params, s->at.dev, (uint64_t)s->cfg->train.seed);
+    TRY(params_init(&s->model.params, s->at.dev, (uint64_t)s->cfg->train.seed));
+    return step_warm(s);
 }

@@ -22,6 +22,7 @@ enum { STEPS = 2, WORDS = 16 };
 
 static struct host *job;
 static int rank, size;
+static int warmed; /* runs begin as on a device that wants a pass before the first step */
 
 struct trace {
     uint64_t hash[STEPS];
@@ -59,6 +60,9 @@ static struct trace trace_of(const char *const *form, const char *more, struct t
 
     join(&w, form, more);
     if (tiny_run_open(&r, job, tiny_t8, w.word, layout)) {
+        r.at.dev->warms = warmed;
+        OK(step_warm(&r.step));
+        CHECK(r.ledger.row[LEDGER_TP_FORWARD].calls == 0, "the pass before a run is counted");
         for (int i = 0; i < STEPS; i++) {
             struct step_result result = tiny_run_train(&r, i + 1, TINY_SHORT);
 
@@ -120,7 +124,9 @@ static const struct layout pipelines[] = {
 
 START_TEST(n07_pipelines_change_nothing)
 {
+    warmed = 1;
     same_in(tiny_forms[_i].changes, tiny_forms[_i].name, "", pipelines, _i % 2);
+    warmed = 0;
 }
 END_TEST
 
