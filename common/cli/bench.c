@@ -147,11 +147,9 @@ static enum status run(struct bench *b, const char *what)
     static const struct {
         const char *name;
         enum status (*run)(struct bench *b);
-    } table[] = {{"gemm", bench_products},
-                 {"attention", bench_attention},
-                 {"layer", bench_layers},
-                 {"step", bench_steps},
-                 {"checkpoint", bench_checkpoint}};
+    } table[] = {{"gemm", bench_products},   {"attention", bench_attention},
+                 {"kernels", bench_kernels}, {"layer", bench_layers},
+                 {"step", bench_steps},      {"checkpoint", bench_checkpoint}};
 
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (!strcmp(what, table[i].name)) {
@@ -163,8 +161,8 @@ static enum status run(struct bench *b, const char *what)
                 1e-9 * p->peak);
             return table[i].run(b);
         }
-    return fail(ST_EUSAGE, "bench knows gemm, attention, layer, step and checkpoint, not '%s'",
-                what);
+    return fail(ST_EUSAGE,
+                "bench knows gemm, attention, kernels, layer, step and checkpoint, not '%s'", what);
 }
 
 static enum status bench(struct host *job, const struct bench_options *o,
@@ -207,9 +205,9 @@ enum status command_bench(struct host *job, int argc, char **argv)
         {0}};
     const struct options_spec spec = {
         "bench",
-        "times gemm, attention, layer (the blocks), step (a whole training step) or checkpoint "
-        "(saves "
-        "and loads beside plain writes and reads)",
+        "times gemm, attention, kernels (what moves memory, beside a copy), layer (the blocks), "
+        "step (a whole training step) or checkpoint (saves and loads beside plain writes and "
+        "reads)",
         "WHAT CONFIG",
         2,
         2,

@@ -41,6 +41,9 @@ enum status bench_products(struct bench *b);
 /* The first case's attention, forward and backward. */
 enum status bench_attention(struct bench *b);
 
+/* The first case's operations that move memory, one by one, beside a copy. */
+enum status bench_kernels(struct bench *b);
+
 /* The first case's checkpoints beside plain writes and reads of the same bytes, in a folder
  * run.dir with ".bench" behind it, which is removed; the stall of a save beside a step. */
 enum status bench_checkpoint(struct bench *b);
