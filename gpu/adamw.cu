@@ -2,8 +2,9 @@
 #include "gpu/gpu.h"
 #include "gpu/items.h"
 
-/* Elements that one block updates: 256 threads, 8 at a time, 4 times. */
-enum { ADAMW_CHUNK = 8192 };
+/* Elements that one block updates: 256 threads, 8 at a time, 16 times: finding the tensor costs a
+ * few reads, one after the other. */
+enum { ADAMW_CHUNK = 32768 };
 
 /* One tensor. master.data NULL: w is the only copy. */
 struct adamw_desc {
@@ -14,15 +15,26 @@ struct adamw_desc {
 };
 
 struct adamw_scalars {
-    float keep, rate, beta1, rest1, beta2, rest2, bias1, bias2, eps; /* keep: 1 - lr wd */
+    float keep, beta1, rest1, beta2, rest2, eps; /* keep: 1 - lr wd */
+    float rate, unbias2;                         /* lr / bias1, 1 / bias2 */
 };
+
+/* To a unit or two in float's last place, as the division below: exact ones would take longer than
+ * the memory. */
+static __device__ __forceinline__ float root(float x)
+{
+    float y;
+
+    asm("sqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
 
 static __device__ __forceinline__ float adamw_one(float w, float *m, float *v, float g,
                                                   const struct adamw_scalars &s, float keep)
 {
     *m = s.beta1 * *m + s.rest1 * g;
     *v = s.beta2 * *v + s.rest2 * g * g;
-    return w * keep - s.rate * (*m / s.bias1) / (sqrtf(*v / s.bias2) + s.eps);
+    return w * keep - __fdividef(s.rate * *m, root(*v * s.unbias2) + s.eps);
 }
 
 /* Elements e .. e + V of tensor d. */
@@ -30,8 +42,10 @@ template <int V>
 static __device__ void adamw_piece(const struct adamw_desc &d, int64_t e,
                                    const struct adamw_scalars &s, float scale)
 {
-    int64_t row = e / d.cols, col = e - row * d.cols;
-    const struct view &from = d.master.data ? d.master : d.w;
+    int64_t row = d.cols < d.count ? e / d.cols : 0, col = e - row * d.cols;
+    struct view from = {d.master.data ? d.master.data : d.w.data,
+                        d.master.data ? d.master.stride : d.w.stride,
+                        d.master.data ? d.master.bf16 : d.w.bf16, 0};
     float w[V], m[V], v[V], g[V], keep = d.decay ? s.keep : 1.0f;
 
     load<FORM_MIXED, V>(g, d.g, row * d.g.stride + col);
@@ -124,13 +138,12 @@ extern "C" enum status gpu_adamw(struct device *dev, const struct adamw_item *it
         return ST_OK;
     TRY(gpu_items_send(gpu, &on_device, (size_t)n * sizeof(struct adamw_desc)));
     s.keep = (float)(1.0 - step->lr * step->weight_decay);
-    s.rate = (float)step->lr;
+    s.rate = (float)(step->lr / step->bias1);
     s.beta1 = (float)step->beta1;
     s.rest1 = (float)(1.0 - step->beta1);
     s.beta2 = (float)step->beta2;
     s.rest2 = (float)(1.0 - step->beta2);
-    s.bias1 = (float)step->bias1;
-    s.bias2 = (float)step->bias2;
+    s.unbias2 = (float)(1.0 / step->bias2);
     s.eps = (float)step->eps;
     adamw_kernel<<<(unsigned)blocks, 256, 0, gpu->stream>>>(
         static_cast<const struct adamw_desc *>(on_device), n, s,

@@ -6,6 +6,7 @@
  */
 #include "gpu/attention.h"
 
+#include "common/base/log.h"
 #include "gpu/attention_graph.h"
 #include "gpu/lse.h"
 
@@ -112,6 +113,9 @@ static enum status choose_slice(struct gpu_cudnn *c, struct plan *plan,
         gpu_graph_plan_free(&plan->run);
         TRY(make_plan(c, plan, s, slice));
     }
+    log_debug("cuDNN attention %s: %lld of %lld sequences at a time, workspace %lld bytes",
+              s->backward ? "backward" : "forward", (long long)slice, (long long)s->batch,
+              (long long)plan->run.workspace);
     return ST_OK;
 }
 

@@ -7,6 +7,7 @@ struct embed_args {
     struct view w, y; /* w: the table or its gradient; y: rows of tokens or their gradient */
     const int32_t *tokens;
     int64_t token_stride, row0, rows, cols;
+    int accumulate; /* a gradient joins what w holds; else w was set to zero */
 };
 
 template <int FORM, int V>
@@ -42,7 +43,8 @@ extern "C" enum status gpu_embed_forward(struct device *dev, struct tensor *y,
                            tokens->stride,
                            row0,
                            w->rows,
-                           y->cols};
+                           y->cols,
+                           0};
 
     if (tensor_count(y) == 0)
         return ST_OK;
@@ -67,36 +69,117 @@ __global__ void embed_keys_kernel(uint32_t *key, uint32_t *place, struct embed_a
     place[i] = (uint32_t)i;
 }
 
-/* Pairs sorted by row, tokens of one row in their order: the first pair of each row adds up all of
- * them. Rows of dy are fetched GROUP at a time and added one after the other. */
-template <int FORM, int V>
-__global__ void embed_sum_kernel(struct embed_args a, const uint32_t *key, const uint32_t *place,
-                                 unsigned m)
-{
-    constexpr int GROUP = 4;
-    unsigned first = blockIdx.x, row = key[first];
-    int64_t col = ((int64_t)blockIdx.y * blockDim.x + threadIdx.x) * V;
-    float sum[V] = {}, x[GROUP][V], old[V];
+/* Pairs sorted by row, tokens of one row in their order, are cut into segments of `per`: a frequent
+ * token's run spans many, whose sums are joined in order by a second kernel. */
+struct embed_segments {
+    const uint32_t *key, *place;
+    float *part; /* [segments, 2, cols]: of a run that came in from before; that goes on behind */
+    unsigned pairs, per;
+};
 
-    if (row >= a.rows || col >= a.cols || (first > 0 && key[first - 1] == row))
+static __device__ __forceinline__ bool embed_same(const struct embed_segments &s, unsigned i,
+                                                  unsigned j)
+{
+    return s.key[i] == s.key[j];
+}
+
+/* Nonzero when the run of pair i goes on behind pair i. */
+static __device__ __forceinline__ bool embed_goes_on(const struct embed_segments &s, unsigned i)
+{
+    return i + 1 < s.pairs && embed_same(s, i, i + 1);
+}
+
+template <int FORM, int V>
+static __device__ void embed_join(const struct embed_args &a, int64_t row, int64_t col,
+                                  const float (&sum)[V])
+{
+    float old[V] = {};
+
+    if (row >= a.rows)
         return;
-    for (unsigned i = first; i < m && key[i] == row; i += GROUP) {
-#pragma unroll
-        for (int j = 0; j < GROUP; j++)
-            if (i + j < m && key[i + j] == row)
-                load<FORM, V>(x[j], a.y, (int64_t)place[i + j] * a.y.stride + col);
-#pragma unroll
-        for (int j = 0; j < GROUP; j++)
-            if (i + j < m && key[i + j] == row)
-#pragma unroll
-                for (int k = 0; k < V; k++)
-                    sum[k] += x[j][k];
-    }
-    load<FORM, V>(old, a.w, row * a.w.stride + col);
+    if (a.accumulate)
+        load<FORM, V>(old, a.w, row * a.w.stride + col);
 #pragma unroll
     for (int k = 0; k < V; k++)
-        sum[k] += old[k];
-    store<FORM, V>(a.w, row * a.w.stride + col, sum);
+        old[k] += sum[k];
+    store<FORM, V>(a.w, row * a.w.stride + col, old);
+}
+
+template <int V>
+static __device__ void embed_leave(const struct embed_segments &s, int64_t cols, int64_t col,
+                                   int behind, const float (&sum)[V])
+{
+    float *out = s.part + (2 * (int64_t)blockIdx.x + behind) * cols + col;
+
+#pragma unroll
+    for (int k = 0; k < V; k++)
+        out[k] = sum[k];
+}
+
+/* One segment a block. Rows of dy are fetched GROUP at a time and added one after the other. */
+template <int FORM, int V>
+__global__ void embed_sum_kernel(struct embed_args a, struct embed_segments s)
+{
+    constexpr unsigned GROUP = 4;
+    unsigned begin = blockIdx.x * s.per, end = min(begin + s.per, s.pairs);
+    int64_t col = ((int64_t)blockIdx.y * blockDim.x + threadIdx.x) * V;
+    float sum[V] = {}, x[GROUP][V];
+    bool from_before = begin > 0 && embed_same(s, begin, begin - 1);
+
+    if (col >= a.cols)
+        return;
+    for (unsigned i = begin; i < end; i += GROUP) {
+#pragma unroll
+        for (unsigned j = 0; j < GROUP; j++)
+            if (i + j < end && s.key[i + j] < a.rows)
+                load<FORM, V>(x[j], a.y, (int64_t)s.place[i + j] * a.y.stride + col);
+#pragma unroll
+        for (unsigned j = 0; j < GROUP; j++) {
+            unsigned at = i + j;
+
+            if (at >= end)
+                break;
+#pragma unroll
+            for (int k = 0; k < V; k++)
+                sum[k] += x[j][k];
+            if (embed_goes_on(s, at) && at + 1 < end)
+                continue;
+            if (from_before || embed_goes_on(s, at))
+                embed_leave<V>(s, a.cols, col, !from_before, sum);
+            else
+                embed_join<FORM, V>(a, s.key[at], col, sum);
+            from_before = false;
+#pragma unroll
+            for (int k = 0; k < V; k++)
+                sum[k] = 0.0f;
+        }
+    }
+}
+
+/* The run that begins within segment blockIdx.x and goes on behind it, if there is one. */
+template <int FORM, int V>
+__global__ void embed_run_kernel(struct embed_args a, struct embed_segments s)
+{
+    unsigned segment = blockIdx.x, begin = segment * s.per, last = begin + s.per - 1;
+    int64_t col = ((int64_t)blockIdx.y * blockDim.x + threadIdx.x) * V;
+    const float *part = s.part + (2 * (int64_t)segment + 1) * a.cols + col;
+    float sum[V];
+
+    if (col >= a.cols || last >= s.pairs || !embed_goes_on(s, last) ||
+        (begin > 0 && embed_same(s, begin - 1, last)))
+        return;
+#pragma unroll
+    for (int k = 0; k < V; k++)
+        sum[k] = part[k];
+    do {
+        part = s.part + 2 * (int64_t)++segment * a.cols + col;
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            sum[k] += part[k];
+        begin += s.per;
+        last = min(begin + s.per, s.pairs) - 1;
+    } while (embed_same(s, begin, last) && embed_goes_on(s, last));
+    embed_join<FORM, V>(a, s.key[begin], col, sum);
 }
 
 /* Sorted pairs in scratch. */
@@ -104,26 +187,50 @@ struct embed_pairs {
     uint32_t *key, *place, *key_in, *place_in;
     void *temp;
     size_t temp_bytes;
+    struct embed_segments cut;
 };
+
+/* Pairs of a segment: at most EMBED_SEGMENTS of them, so that what they leave stays small. */
+enum { EMBED_LEAST = 32, EMBED_SEGMENTS = 512 };
+
+static unsigned embed_per(int64_t pairs)
+{
+    int64_t per = (pairs + EMBED_SEGMENTS - 1) / EMBED_SEGMENTS;
+
+    return (unsigned)(per < EMBED_LEAST ? (int64_t)EMBED_LEAST : per);
+}
+
+static unsigned embed_segments_of(const struct embed_segments *s)
+{
+    return (s->pairs + s->per - 1) / s->per;
+}
 
 static enum status embed_sort(struct embed_pairs *s, struct gpu_device *dev,
                               const struct embed_args *a, int64_t m)
 {
-    size_t piece = ((size_t)m * sizeof(uint32_t) + 255) / 256 * 256;
+    size_t piece = ((size_t)m * sizeof(uint32_t) + 255) / 256 * 256, parts;
     int bits = 1;
     void *p;
+
+    s->cut.pairs = (unsigned)m;
+    s->cut.per = embed_per(m);
+    parts = 2 * sizeof(float) * (size_t)embed_segments_of(&s->cut) * (size_t)a->cols;
+    parts = (parts + 255) / 256 * 256;
 
     while (bits < 32 && a->rows >> bits)
         bits++;
     s->temp_bytes = 0;
     CUDA_TRY(cub::DeviceRadixSort::SortPairs(nullptr, s->temp_bytes, s->key_in, s->key, s->place_in,
                                              s->place, (int)m, 0, bits, dev->stream));
-    TRY(gpu_scratch(dev, &p, 4 * piece + s->temp_bytes));
-    s->key = static_cast<uint32_t *>(p);
+    TRY(gpu_scratch(dev, &p, parts + 4 * piece + s->temp_bytes));
+    s->cut.part = static_cast<float *>(p);
+    s->key = reinterpret_cast<uint32_t *>(static_cast<char *>(p) + parts);
     s->place = s->key + piece / 4;
     s->key_in = s->place + piece / 4;
     s->place_in = s->key_in + piece / 4;
     s->temp = s->place_in + piece / 4;
+    s->cut.key = s->key;
+    s->cut.place = s->place;
     embed_keys_kernel<<<(unsigned)((m + 255) / 256), 256, 0, dev->stream>>>(s->key_in, s->place_in,
                                                                             *a, m);
     TRY(gpu_launched("embed_backward, keys"));
@@ -143,13 +250,15 @@ extern "C" enum status gpu_embed_backward(struct device *dev, struct tensor *dw,
                            tokens->stride,
                            row0,
                            dw->rows,
-                           dy->cols};
+                           dy->cols,
+                           0};
     struct embed_pairs pairs = {};
     size_t size = dtype_size(dw->dtype);
     int accumulate;
 
     TRY(gpu_plan(&accumulate, plan));
     TRY(embed_check(&f, tokens));
+    a.accumulate = accumulate;
     if (!accumulate && tensor_count(dw) > 0)
         CUDA_TRY(cudaMemset2DAsync(dw->data, (size_t)dw->stride * size, 0, (size_t)dw->cols * size,
                                    (size_t)dw->rows, gpu_of(dev)->stream));
@@ -158,10 +267,10 @@ extern "C" enum status gpu_embed_backward(struct device *dev, struct tensor *dw,
     TRY(embed_sort(&pairs, gpu_of(dev), &a, dy->rows));
     fit_launch(&f, [&](auto form, auto v) {
         struct grid g = grid_of(&f, v);
+        dim3 blocks(embed_segments_of(&pairs.cut), g.pieces);
 
-        embed_sum_kernel<form, v>
-            <<<dim3((unsigned)f.rows, g.pieces), g.threads, 0, gpu_of(dev)->stream>>>(
-                a, pairs.key, pairs.place, (unsigned)f.rows);
+        embed_sum_kernel<form, v><<<blocks, g.threads, 0, gpu_of(dev)->stream>>>(a, pairs.cut);
+        embed_run_kernel<form, v><<<blocks, g.threads, 0, gpu_of(dev)->stream>>>(a, pairs.cut);
     });
     return gpu_launched("embed_backward");
 }

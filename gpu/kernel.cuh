@@ -96,6 +96,38 @@ static __device__ __forceinline__ void store(const struct view &v, int64_t i, co
     }
 }
 
+/* Eight elements as they were fetched, not yet floats where they are bf16: half the registers while
+ * they wait. */
+template <int FORM> struct raw {
+    float f[8];
+};
+template <> struct raw<FORM_BF16> {
+    uint4 w;
+};
+
+/* r = elements i .. i + 8 of v. */
+template <int FORM>
+static __device__ __forceinline__ void raw_load(struct raw<FORM> *r, const struct view &v,
+                                                int64_t i)
+{
+    if constexpr (FORM == FORM_BF16)
+        r->w = *reinterpret_cast<const uint4 *>(static_cast<const __nv_bfloat16 *>(v.data) + i);
+    else
+        load<FORM, 8>(r->f, v, i);
+}
+
+/* Its element i, known when compiled. */
+template <int FORM> static __device__ __forceinline__ float raw_at(const struct raw<FORM> &r, int i)
+{
+    if constexpr (FORM == FORM_BF16) {
+        unsigned w = i / 2 == 0 ? r.w.x : i / 2 == 1 ? r.w.y : i / 2 == 2 ? r.w.z : r.w.w;
+
+        return i % 2 ? bf16_high(w) : bf16_low(w);
+    } else {
+        return r.f[i];
+    }
+}
+
 /* f as v would hold it. */
 template <int FORM> static __device__ __forceinline__ float rounded(const struct view &v, float f)
 {
@@ -125,10 +157,11 @@ template <class T> static __device__ __forceinline__ T block_sum(T x)
     return warp_sum(lane < warps ? part[lane] : T(0));
 }
 
-/* 1 / (1 + e^-x) */
-static __device__ __forceinline__ float sigmoid(float x)
+/* 1 / (1 + e^-x). coarse: where the result ends in bf16, a few units in float's last place do not
+ * matter, and an exact division costs more than the memory that it waits for. */
+static __device__ __forceinline__ float sigmoid(float x, bool coarse)
 {
-    return 1.0f / (1.0f + expf(-x));
+    return coarse ? __fdividef(1.0f, 1.0f + __expf(-x)) : 1.0f / (1.0f + expf(-x));
 }
 
 /* d/dx of x sigmoid(x), s = sigmoid(x). */

@@ -8,9 +8,9 @@ struct latent_args {
     int64_t cols;
 };
 
-static __device__ __forceinline__ float act(float z, enum act kind)
+static __device__ __forceinline__ float act(float z, enum act kind, bool coarse)
 {
-    return kind == ACT_SILU ? z * sigmoid(z) : z;
+    return kind == ACT_SILU ? z * sigmoid(z, coarse) : z;
 }
 
 /* a is the activation of z as stored, not as computed: latent_act must find the same. */
@@ -34,7 +34,7 @@ __global__ void latent_forward_kernel(struct latent_args p, unsigned pieces)
         return;
 #pragma unroll
     for (int i = 0; i < V; i++)
-        z[i] = act(z[i], p.lat.act);
+        z[i] = act(z[i], p.lat.act, view_is_bf16<FORM>(p.z));
     store<FORM, V>(p.a, row * p.a.stride + col, z);
 }
 
@@ -79,7 +79,7 @@ __global__ void latent_act_kernel(struct view a, struct view z, enum act kind, i
     load<FORM, V>(x, z, row * z.stride + col);
 #pragma unroll
     for (int i = 0; i < V; i++)
-        x[i] = act(x[i], kind);
+        x[i] = act(x[i], kind, view_is_bf16<FORM>(z));
     store<FORM, V>(a, row * a.stride + col, x);
 }
 
@@ -123,7 +123,7 @@ template <int FORM, int V> __global__ void latent_backward_kernel(struct latent_
 #pragma unroll
         for (int i = 0; i < V; i++) {
             if (p.lat.act == ACT_SILU)
-                d[i] *= silu_slope(z[i], sigmoid(z[i]));
+                d[i] *= silu_slope(z[i], sigmoid(z[i], view_is_bf16<FORM>(p.u)));
             sum += d[i] * z[i];
             d[i] *= scale;
         }

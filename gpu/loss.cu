@@ -27,45 +27,57 @@ struct ce_args {
     int ranks, ignore_grad;
 };
 
-/* The same pair in every thread of the block; joined lane by lane, then warp by warp. */
-static __device__ struct ce_stat ce_block_join(struct ce_stat s)
+/* The pairs of a warp joined lane by lane, the same bits in every lane; `lanes` of them count. */
+static __device__ struct ce_stat ce_warp_join(struct ce_stat s, int lanes)
 {
-    __shared__ struct ce_stat part[32];
-    int warps = blockDim.x / 32;
-
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
+    for (int step = 1; step < lanes; step *= 2) {
         struct ce_stat other = {__shfl_xor_sync(0xffffffffu, s.most, step),
                                 __shfl_xor_sync(0xffffffffu, s.sum, step), 0.0f};
 
         s = threadIdx.x & step ? ce_stat::join(other, s) : ce_stat::join(s, other);
     }
-    if (threadIdx.x % 32 == 0)
-        part[threadIdx.x / 32] = s;
-    __syncthreads();
-    s = part[0];
-    for (int w = 1; w < warps; w++)
-        s = ce_stat::join(s, part[w]);
     return s;
 }
 
-/* V more logits join a thread's pair; those from column `real` on are padding. */
+/* The pair of the whole block, in its first warp: warps join in theirs as lanes do. Joining takes
+ * two exponentials, so that not every thread should join everything. */
+static __device__ struct ce_stat ce_block_join(struct ce_stat s)
+{
+    __shared__ struct ce_stat part[32];
+    int warps = blockDim.x / 32, lane = threadIdx.x;
+
+    s = ce_warp_join(s, 32);
+    if (threadIdx.x % 32 == 0)
+        part[threadIdx.x / 32] = s;
+    __syncthreads();
+    if (lane >= 32)
+        return s;
+    return ce_warp_join(lane < warps ? part[lane] : ce_stat{-INFINITY, 0.0f, 0.0f}, warps);
+}
+
+/* V more logits join a thread's pair; those from column `real` on are padding, which has
+ * probability 0. __expf (2 units in the last place near 0, where sums are made): an exact
+ * exponential would take twice as long as the memory. */
 template <int V>
-static __device__ __forceinline__ void ce_add(struct ce_stat *s, const float (&x)[V], int64_t col,
+static __device__ __forceinline__ void ce_add(struct ce_stat *s, float (&x)[V], int64_t col,
                                               int64_t real)
 {
     float most = s->most;
 
+    if (col + V > real)
+#pragma unroll
+        for (int i = 0; i < V; i++)
+            x[i] = col + i < real ? x[i] : -INFINITY;
 #pragma unroll
     for (int i = 0; i < V; i++)
-        if (col + i < real)
-            most = fmaxf(most, x[i]);
+        most = fmaxf(most, x[i]);
+    if (most == -INFINITY)
+        return;
     if (most > s->most)
-        s->sum *= expf(s->most - most);
+        s->sum *= __expf(s->most - most);
 #pragma unroll
     for (int i = 0; i < V; i++)
-        if (col + i < real && most > -INFINITY)
-            s->sum += expf(x[i] - most);
+        s->sum += __expf(x[i] - most);
     s->most = most;
 }
 
@@ -119,7 +131,7 @@ extern "C" enum status gpu_ce_stats(struct device *dev, struct tensor *st,
     if (logits->rows == 0)
         return ST_OK;
     fit_launch(&f, [&](auto form, auto v) {
-        unsigned threads = row_threads(f.cols, v, 512);
+        unsigned threads = row_threads(f.cols, v, 256);
 
         ce_stats_kernel<form, v><<<(unsigned)f.rows, threads, 0, gpu_of(dev)->stream>>>(a);
     });

@@ -12,7 +12,7 @@ struct rms_args {
     enum rms_kind kind;
 };
 
-/* One block a row. The second pass of RMS_SCALED finds the row in the cache. */
+/* One block a row, of any width. The second pass of RMS_SCALED finds the row in the cache. */
 template <int FORM, int V> __global__ void rms_kernel(struct rms_args a)
 {
     int64_t row = blockIdx.x, x0 = row * a.x.stride, h0 = row * a.h.stride;
@@ -50,6 +50,71 @@ template <int FORM, int V> __global__ void rms_kernel(struct rms_args a)
     }
 }
 
+/* Pieces of eight that a thread holds of its row in the kernel below. */
+enum { RMS_PIECES = 4, RMS_HELD = 8 * RMS_PIECES * 256 };
+
+/* The same for rows that a block of at most 256 threads can hold: all of a thread's pieces are on
+ * their way at once, and each is read once. Piece k of thread t begins at column 8 (t + k threads).
+ */
+template <int FORM> __global__ void rms_held_kernel(struct rms_args a)
+{
+    int64_t row = blockIdx.x, x0 = row * a.x.stride, h0 = row * a.h.stride;
+    struct raw<FORM> x[RMS_PIECES], gain;
+    float sum = 0.0f, scale = 1.0f, h[8];
+
+#pragma unroll
+    for (int k = 0; k < RMS_PIECES; k++) {
+        int64_t col = 8 * (threadIdx.x + k * (int64_t)blockDim.x);
+
+        if (col < a.cols)
+            raw_load<FORM>(&x[k], a.x, x0 + col);
+        else
+            x[k] = raw<FORM>{};
+    }
+#pragma unroll
+    for (int k = 0; k < RMS_PIECES; k++)
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            sum += raw_at<FORM>(x[k], i) * raw_at<FORM>(x[k], i);
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) {
+        a.s.data[row * a.s.stride] = sum;
+        if (a.l.data)
+            a.l.data[row * a.l.stride] = sqrtf(sum / (float)a.norm.width + (float)a.norm.eps);
+    }
+    if (a.kind == RMS_STAT)
+        return;
+    if (a.kind == RMS_SCALED)
+        scale = inverse_rms(sum, a.norm);
+#pragma unroll
+    for (int k = 0; k < RMS_PIECES; k++) {
+        int64_t col = 8 * (threadIdx.x + k * (int64_t)blockDim.x);
+
+        if (col >= a.cols)
+            continue;
+        raw_load<FORM>(&gain, a.gain, col);
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            h[i] = raw_at<FORM>(x[k], i) * raw_at<FORM>(gain, i) * scale;
+        store<FORM, 8>(a.h, h0 + col, h);
+    }
+}
+
+template <int FORM, int V>
+static void rms_start(const struct rms_args &a, unsigned rows, cudaStream_t stream)
+{
+    if constexpr (V == 8) {
+        if (a.cols <= RMS_HELD) {
+            int64_t spans = (a.cols + V * RMS_PIECES - 1) / (V * RMS_PIECES);
+            unsigned threads = row_threads(spans, 1, 256);
+
+            rms_held_kernel<FORM><<<rows, threads, 0, stream>>>(a);
+            return;
+        }
+    }
+    rms_kernel<FORM, V><<<rows, row_threads(a.cols, V, 256), 0, stream>>>(a);
+}
+
 /* h, gain and l may be NULL where kind has no use for them. */
 static enum status rms_launch(struct device *dev, struct rms_args a, struct tensor *h,
                               const struct tensor *x, const struct tensor *gain)
@@ -64,9 +129,7 @@ static enum status rms_launch(struct device *dev, struct rms_args a, struct tens
     a.cols = x->cols;
     TRY(fit_check(&f, "rms_norm"));
     fit_launch(&f, [&](auto form, auto v) {
-        unsigned threads = row_threads(f.cols, v, 256); /* small blocks: waits overlap */
-
-        rms_kernel<form, v><<<(unsigned)f.rows, threads, 0, gpu_of(dev)->stream>>>(a);
+        rms_start<form, v>(a, (unsigned)f.rows, gpu_of(dev)->stream);
     });
     return gpu_launched("rms_norm");
 }

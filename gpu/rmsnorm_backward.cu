@@ -125,24 +125,40 @@ template <int FORM, int V> __global__ void rms_backward_kernel(struct rms_back_a
 }
 
 /* What a thread holds of a row in the kernel below: eight columns. */
-struct piece {
-    float t[8], x[8], dx[8];
+template <int FORM> struct piece {
+    struct raw<FORM> t, x, dx;
 };
 
 template <int FORM>
-static __device__ __forceinline__ void piece_load(struct piece *p, const struct rms_back_args &a,
-                                                  int64_t row, int64_t col)
+static __device__ __forceinline__ void piece_load(struct piece<FORM> *p,
+                                                  const struct rms_back_args &a, int64_t row,
+                                                  int64_t col)
 {
-    load<FORM, 8>(p->t, a.t, row * a.t.stride + col);
-    load<FORM, 8>(p->x, a.x, row * a.x.stride + col);
-    load<FORM, 8>(p->dx, a.dx, row * a.dx.stride + col);
+    raw_load<FORM>(&p->t, a.t, row * a.t.stride + col);
+    raw_load<FORM>(&p->x, a.x, row * a.x.stride + col);
+    raw_load<FORM>(&p->dx, a.dx, row * a.dx.stride + col);
+}
+
+/* block_sum with one barrier: rows take turns between two halves of `part`, and nobody reaches the
+ * row after next before all have read this one's half. */
+static __device__ __forceinline__ float piece_sum(float x, float (*part)[32], int64_t row)
+{
+    int lane = threadIdx.x % 32, warps = blockDim.x / 32;
+    float *own = part[row % 2];
+
+    x = warp_sum(x);
+    if (lane == 0)
+        own[threadIdx.x / 32] = x;
+    __syncthreads();
+    return warp_sum(lane < warps ? own[lane] : 0.0f);
 }
 
 /* alpha and beta of the row whose piece every thread of the block holds. */
 template <int FORM>
 static __device__ __forceinline__ void piece_coef(float *alpha, float *beta,
                                                   const struct rms_back_args &a, int64_t row,
-                                                  const struct piece &p, const float (&g)[8])
+                                                  const struct piece<FORM> &p,
+                                                  const struct raw<FORM> &gain, float (*part)[32])
 {
     float sum = 0.0f;
 
@@ -153,35 +169,41 @@ static __device__ __forceinline__ void piece_coef(float *alpha, float *beta,
     }
 #pragma unroll
     for (int i = 0; i < 8; i++)
-        sum += p.t[i] * g[i] * p.x[i];
-    sum = block_sum(sum);
+        sum += raw_at<FORM>(p.t, i) * raw_at<FORM>(gain, i) * raw_at<FORM>(p.x, i);
+    sum = piece_sum(sum, part, row);
     *alpha = inverse_rms(a.s.data[row * a.s.stride], a.norm);
     *beta = sum * *alpha * *alpha * *alpha / (float)a.norm.width;
 }
 
 /* The same where a block's columns are eight a thread: everything stays in registers, each row is
- * read once, and the next one is on its way while this one is worked on. */
-template <int FORM> __global__ void rms_backward_piece_kernel(struct rms_back_args a)
+ * read once, and the next one is on its way while this one is worked on. Four blocks of 256 threads
+ * (two of 512) fit on a multiprocessor, and rms_backward_launch starts so many. */
+template <int FORM>
+__global__ void __launch_bounds__(RMS_TILE / 8, FORM == FORM_BF16 ? 2 : 1)
+    rms_backward_piece_kernel(struct rms_back_args a)
 {
+    __shared__ float part[2][32];
     int64_t first = blockIdx.x * a.per, last = min(first + a.per, a.rows);
     int64_t col = blockIdx.y * a.tile + threadIdx.x * 8;
-    float alpha, beta, g[8], sum[8] = {};
-    struct piece now, next;
+    struct piece<FORM> now, next;
+    struct raw<FORM> gain;
+    float alpha, beta, sum[8] = {}, dx[8];
 
-    load<FORM, 8>(g, a.gain, col);
+    raw_load<FORM>(&gain, a.gain, col);
     if (first < last)
         piece_load<FORM>(&now, a, first, col);
     for (int64_t row = first; row < last; row++, now = next) {
         if (row + 1 < last)
             piece_load<FORM>(&next, a, row + 1, col);
-        piece_coef<FORM>(&alpha, &beta, a, row, now, g);
+        piece_coef<FORM>(&alpha, &beta, a, row, now, gain, part);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
-            now.t[i] *= alpha;
-            now.dx[i] += now.t[i] * g[i] - beta * now.x[i];
-            sum[i] += now.t[i] * now.x[i];
+            float t = raw_at<FORM>(now.t, i) * alpha, x = raw_at<FORM>(now.x, i);
+
+            dx[i] = raw_at<FORM>(now.dx, i) + (t * raw_at<FORM>(gain, i) - beta * x);
+            sum[i] += t * x;
         }
-        store<FORM, 8>(a.dx, row * a.dx.stride + col, now.dx);
+        store<FORM, 8>(a.dx, row * a.dx.stride + col, dx);
     }
 #pragma unroll
     for (int i = 0; i < 8; i++)
@@ -219,7 +241,7 @@ static enum status rms_backward_launch(struct gpu_device *dev, struct rms_back_a
     a.cols = f.cols;
     a.tile = a.coef.data && f.cols > RMS_TILE ? (int64_t)RMS_TILE : f.cols;
     tiles = (a.cols + a.tile - 1) / a.tile;
-    busy = a.tile <= 2048 ? 8 : a.tile <= RMS_TILE ? 4 : 2; /* blocks that a multiprocessor holds */
+    busy = a.tile <= 1024 ? 8 : a.tile <= 2048 ? 4 : 2; /* blocks that a multiprocessor holds */
     TRY(gpu_parts_of(&parts, dev, a.rows, a.cols, (busy * (int64_t)dev->sms + tiles - 1) / tiles));
     a.per = parts.per;
     a.partial = parts.partial;

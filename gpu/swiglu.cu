@@ -15,7 +15,7 @@ __global__ void swiglu_forward_kernel(struct view f, struct view g, struct view 
     load<FORM, V>(b, u, row * u.stride + col);
 #pragma unroll
     for (int i = 0; i < V; i++)
-        a[i] = (kind == SWIGLU_SILU ? a[i] * sigmoid(a[i]) : a[i]) * b[i];
+        a[i] = (kind == SWIGLU_SILU ? a[i] * sigmoid(a[i], view_is_bf16<FORM>(f)) : a[i]) * b[i];
     store<FORM, V>(f, row * f.stride + col, a);
 }
 
@@ -60,7 +60,7 @@ __global__ void swiglu_backward_kernel(struct swiglu_args a, unsigned pieces)
     load<FORM, V>(u, a.u, row * a.u.stride + col);
 #pragma unroll
     for (int i = 0; i < V; i++) {
-        float s = sigmoid(g[i]), out = d[i];
+        float s = sigmoid(g[i], view_is_bf16<FORM>(a.dg)), out = d[i];
 
         if (a.kind == SWIGLU_SILU) {
             d[i] = out * u[i] * silu_slope(g[i], s);

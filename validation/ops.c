@@ -3,9 +3,9 @@
 #include <string.h>
 
 /* One, odd, just around a warp, a block and a tile, larger than a block. */
-static const struct ops_size sizes[] = {{1, 1, 1},    {1, 3, 8},     {2, 5, 33},
-                                        {3, 17, 127}, {1, 129, 128}, {2, 64, 129},
-                                        {4, 32, 512}, {2, 9, 1040},  {1, 5, 4104}};
+static const struct ops_size sizes[] = {{1, 1, 1},     {1, 3, 8},    {2, 5, 33},   {3, 17, 127},
+                                        {1, 129, 128}, {2, 64, 129}, {4, 32, 512}, {2, 9, 1040},
+                                        {1, 5, 4104},  {2, 257, 40}};
 
 enum { SIZES = sizeof sizes / sizeof *sizes };
 

@@ -29,7 +29,8 @@ static size_t attention_at_once(const struct config *cfg)
 {
     int64_t n = cfg->train.micro_batch, slice = n;
 
-    while (slice > 1 && (n % slice || attention_workspace(cfg, slice) > GPU_ATTENTION_WORKSPACE))
+    while (slice > 1 &&
+           (n % slice || attention_workspace(cfg, slice) > (size_t)GPU_ATTENTION_WORKSPACE))
         slice--;
     return attention_workspace(cfg, slice);
 }
