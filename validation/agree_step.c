@@ -12,25 +12,29 @@
 
 #define BLOCK      "parallel.recompute=block "
 #define BOTTLENECK "parallel.recompute=bottleneck "
+#define NONE       "parallel.recompute=none "
 #define FULL       "model.layer=full "
 #define COLA       "model.layer=cola "
 #define SVD        "model.layer=svd model.kv_heads=2 "
 #define VANILLA    COLA "parallel.strategy=vanilla "
 
-/* Names say what is recomputed. */
+/* Names say what is recomputed; without a word, what is cheap (elementwise). */
 static const struct {
     const char *name, *words;
     int quick;
 } models[] = {
     {"full", FULL, 0},
+    {"full, none", FULL NONE, 0},
     {"full, block", FULL BLOCK, 1},
     {"cola btp", COLA, 0},
+    {"cola btp, none", COLA NONE, 0},
     {"cola btp, block", COLA BLOCK, 0},
     {"cola btp, bottleneck", COLA BOTTLENECK, 1},
     {"svd btp kv 2", SVD, 0},
     {"svd btp kv 2, block", SVD BLOCK, 0},
     {"svd btp kv 2, bottleneck", SVD BOTTLENECK, 0},
     {"cola vanilla", VANILLA, 0},
+    {"cola vanilla, none", VANILLA NONE, 0},
     {"cola vanilla, block", VANILLA BLOCK, 0},
 };
 

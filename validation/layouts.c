@@ -38,8 +38,9 @@ static const char *const manners[] = {
     "parallel.tp=1 parallel.dp=2 train.micro_batch=2 parallel.zero=1",
     "parallel.tp=2 parallel.dp=2 parallel.recompute=block train.micro_batch=1",
     "parallel.tp=1 parallel.dp=1 parallel.recompute=block run.threads=2",
-    "parallel.tp=2 parallel.dp=1 run.threads=2 train.micro_batch=4",
-    "parallel.pp=2 parallel.tp=2 parallel.dp=1 parallel.schedule=zb-h1 train.micro_batch=1",
+    "parallel.tp=2 parallel.dp=1 parallel.recompute=none run.threads=2 train.micro_batch=4",
+    "parallel.pp=2 parallel.tp=2 parallel.dp=1 parallel.schedule=zb-h1 "
+    "parallel.recompute=none train.micro_batch=1",
     "parallel.pp=2 parallel.tp=1 parallel.dp=2 parallel.zero=1 train.micro_batch=2",
     "parallel.pp=2 parallel.tp=1 parallel.dp=2 parallel.schedule=interleaved "
     "parallel.virtual_stages=2 train.micro_batch=1",
@@ -118,8 +119,8 @@ static enum status grid(struct table *t)
 static void factors(char *out, size_t size, const struct table *t, struct box b, int k)
 {
     static const char *const orders[] = {"1f1b", "gpipe", "zb-h1", "interleaved"};
-    static const char *const recompute[] = {"none", "block", "bottleneck"};
-    int order = (k + k / 4) % 4, mode = (k / 2 + k / 3) % (t->s->bottleneck ? 3 : 2);
+    static const char *const recompute[] = {"none", "elementwise", "block", "bottleneck"};
+    int order = (k + k / 4) % 4, mode = (k / 2 + k / 3) % (t->s->bottleneck ? 4 : 3);
     int also = t->s->also && k % 3 == 1;
     int share = 8 / b.dp, micro = 1 << (k + k / 5) % 3;
 
@@ -132,7 +133,8 @@ static void factors(char *out, size_t size, const struct table *t, struct box b,
              "parallel.schedule=%s parallel.virtual_stages=%d parallel.recompute=%s "
              "parallel.bucket=%d%s%s",
              b.tp, b.pp, b.dp, k % 2, micro ? micro : 1, orders[order], order == 3 ? 2 : 1,
-             recompute[order == 2 ? 0 : mode], k / 2 % 2, also ? " " : "", also ? t->s->also : "");
+             recompute[order == 2 ? mode % 2 : mode], k / 2 % 2, also ? " " : "",
+             also ? t->s->also : "");
 }
 
 /* Every layout, the other factors beside it, from another start for each subject. */

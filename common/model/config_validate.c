@@ -280,10 +280,11 @@ static enum status check_order(const struct config_parallel *p)
                     "parallel.schedule interleaved needs parallel.virtual_stages and parallel.pp "
                     "of 2 or more, not %" N " and %" N ": set them, or parallel.schedule=1f1b",
                     p->virtual_stages, p->pp);
-    if (p->schedule == PIPELINE_ZB_H1 && p->recompute != RECOMPUTE_NONE)
+    if (p->schedule == PIPELINE_ZB_H1 && p->recompute != RECOMPUTE_NONE &&
+        p->recompute != RECOMPUTE_ELEMENTWISE)
         return fail(ST_ECONFIG,
                     "parallel.schedule zb-h1 keeps what weight gradients need, which "
-                    "parallel.recompute %s throws away: set parallel.recompute=none, or "
+                    "parallel.recompute %s throws away: set parallel.recompute=elementwise, or "
                     "parallel.schedule=1f1b",
                     recompute);
     return ST_OK;

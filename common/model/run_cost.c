@@ -81,7 +81,8 @@ static void add_bucket(struct run_cost *c, const struct config *cfg, double bloc
  * and the rest, which recomputation makes again. */
 struct columns {
     double stream, latents, rest;
-    double late; /* temporaries of backward that have no counterpart in these */
+    double again; /* what recompute: none keeps and others make again: normalised inputs, act(z) */
+    double late;  /* temporaries of backward that have no counterpart in these */
 };
 
 static struct columns columns_of(const struct config *cfg)
@@ -94,12 +95,15 @@ static struct columns columns_of(const struct config *cfg)
     int cut = !vanilla || p->vanilla == VANILLA_STRONG; /* heads */
     double stream = p->strategy == STRATEGY_BTP ? d / tp : d;
     double whole = vanilla && cut && tp > 1 ? d : 0; /* heads, gathered for the output's A */
+    double latents = 7 * r / (vanilla ? tp : 1);
+    int act = m->layer == LAYER_COLA, local = p->norm == NORM_ONLINE_LOCAL;
     struct widths w = widths_of(cfg);
 
     return (struct columns){.stream = stream,
-                            .latents = 7 * r / (vanilla ? tp : 1) + 2 * w.wide / w.work,
+                            .latents = latents + 2 * w.wide / w.work,
                             .rest = (2 * d + 2 * k + heads * w.wide / w.work) / (cut ? tp : 1) +
                                     stream + 3 * (vanilla ? f : f / tp) + whole,
+                            .again = (local ? 0 : 2 * stream) + (act ? latents : 0),
                             .late = vanilla ? f + (cut ? 5 * d + d / tp : 0) : 0};
 }
 
@@ -118,11 +122,15 @@ static void kept_columns(double *block, double *run, const struct config *cfg)
         *block += c.latents;
         *run += c.rest;
         break;
+    case RECOMPUTE_NONE:
+        *block += c.latents + c.rest + c.again;
+        break;
     default:
         *block += c.latents + c.rest;
     }
     if (cfg->parallel.schedule == PIPELINE_ZB_H1)
-        *block += c.rest + 2 * c.latents + 5 * c.stream + c.late;
+        *block += c.rest + 2 * c.latents + 5 * c.stream + c.late -
+                  (cfg->parallel.recompute == RECOMPUTE_NONE ? c.again : 0);
 }
 
 enum schedule_order runs_order(const struct config *cfg)

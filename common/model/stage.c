@@ -188,7 +188,7 @@ static enum status recompute(struct stage *s, int64_t i)
     struct block_acts *a = &s->block[i];
     int known = mode == RECOMPUTE_BOTTLENECK;
 
-    if (mode == RECOMPUTE_NONE)
+    if (mode == RECOMPUTE_NONE || mode == RECOMPUTE_ELEMENTWISE)
         return ST_OK;
     a->qkv_a.z_known = a->wo_a.z_known = a->gate_up_a.z_known = a->down_a.z_known = known;
     return block_recompute(&s->env, &s->model->blocks[i], a);

@@ -84,6 +84,26 @@ static enum status carve_rest(struct stage *s, struct block_acts *a, const struc
     return take(s, &a->f, s->env.tp.act, m, f, sh->ffn_grains);
 }
 
+/* Nonzero when mode makes whole stretches of a block again, which then share memory. */
+static int repeats(enum recompute_kind mode)
+{
+    return mode == RECOMPUTE_BLOCK || mode == RECOMPUTE_BOTTLENECK;
+}
+
+/* What recompute: none keeps beside all that: what backward could make again by itself. The local
+ * form of Online-RMSNorm needs another h in forward than in backward. */
+static enum status carve_whole(struct stage *s, struct block_acts *a, int64_t m)
+{
+    struct proj_acts *in[] = {&a->qkv_a, &a->gate_up_a};
+    struct proj_acts *all[] = {&a->qkv_a, &a->wo_a, &a->gate_up_a, &a->down_a};
+
+    for (int i = 0; i < 2 && s->env.tp.norm_form != NORM_FORM_LOCAL; i++)
+        TRY(carve_stream(s, &in[i]->h, m));
+    for (int i = 0; i < 4 && s->env.strategy->low_rank && s->env.tp.lat.act != ACT_NONE; i++)
+        TRY(take(s, &all[i]->act, s->env.tp.act, m, all[i]->z.cols, all[i]->z.col_grains));
+    return ST_OK;
+}
+
 /* Lays out all activations of a micro-batch. One set of `rest` serves all layers when they are
  * computed again; one of everything and two streams when nothing is kept. */
 static enum status carve(struct stage *s, const struct micro_batch *mb, int keep)
@@ -97,7 +117,7 @@ static enum status carve(struct stage *s, const struct micro_batch *mb, int keep
     arena_release(s->acts, 0);
     if (mode == RECOMPUTE_BLOCK)
         TRY(carve_bottleneck(s, &shared, m));
-    if (mode != RECOMPUTE_NONE)
+    if (repeats(mode))
         TRY(carve_rest(s, &shared, mb));
     TRY(carve_stream(s, &x[0], m));
     if (!keep)
@@ -108,8 +128,10 @@ static enum status carve(struct stage *s, const struct micro_batch *mb, int keep
         *a = shared;
         if (mode != RECOMPUTE_BLOCK)
             TRY(carve_bottleneck(s, a, m));
-        if (mode == RECOMPUTE_NONE)
+        if (!repeats(mode))
             TRY(carve_rest(s, a, mb));
+        if (mode == RECOMPUTE_NONE)
+            TRY(carve_whole(s, a, m));
         a->x0 = keep && i > s->begin ? s->block[i - 1].x2 : x[keep ? 0 : (i - s->begin) % 2];
         if (keep)
             TRY(carve_stream(s, &a->x2, m));

@@ -149,7 +149,7 @@ static enum status norm_down(struct tp_env *env, const struct proj *w, const str
     struct tensor h, l, *local = env->norm_form == NORM_FORM_LOCAL ? &l : NULL;
     struct down_norm norm = {.s = env->norm_form == NORM_FORM_SYNC ? NULL : &a->s, .l = local};
 
-    TRY(scratch_tokens(env, &h, env->act, x->rows, x->cols, env->grains));
+    TRY(normed_input(env, &h, a, x));
     if (local)
         TRY(scratch_tokens(env, local, env->dev->wide, x->rows, env->grains, 1));
     TRY(norm_input(env, w, x, &h, &a->s, local));
@@ -164,7 +164,7 @@ static enum status in_forward(struct tp_env *env, const struct proj *w, struct p
     size_t mark = arena_mark(env->scratch);
     struct tensor act;
 
-    TRY(lowrank_act(env, &act, &a->z, a->z_known));
+    TRY(lowrank_act(env, &act, a, a->z_known));
     if (!a->z_known) /* else: z was kept, so neither A nor the message is needed */
         TRY(norm_down(env, w, io->x, a, &act));
     TRY(lowrank_up(env, w, &act, NULL, io->y)); /* y_i [M, out_l] */
@@ -179,7 +179,7 @@ static enum status out_forward(struct tp_env *env, const struct proj *w, struct 
     struct down_norm none = {0};
     struct tensor act;
 
-    TRY(lowrank_act(env, &act, &a->z, a->z_known));
+    TRY(lowrank_act(env, &act, a, a->z_known));
     if (!a->z_known)
         TRY(down(env, w, io->x, a, &act, none));
     TRY(lowrank_up(env, w, &act, io->resid, io->y)); /* [M, d_l] */
@@ -202,7 +202,7 @@ static enum status up_backward(struct tp_env *env, const struct proj *w, struct 
             .y = latent_member(env, da, i, w->n), .a = dy[i], .b = w->b[i], .kind = GEMM_NN};
     TRY(op_gemm(env->dev, g, w->n)); /* partial */
     TRY(reduce_latents(env, da, w->n, NULL, LEDGER_TP_BACKWARD));
-    TRY(lowrank_act(env, &act, &a->z, 1)); /* cheaper to redo than to keep */
+    TRY(lowrank_act_again(env, &act, a));
     for (int i = 0; i < w->n; i++) {
         struct tensor act_i = member_cols(&act, i, w->n, 1);
 
@@ -261,12 +261,12 @@ static enum status norm_down_backward(struct tp_env *env, const struct proj *w, 
     struct tensor h, t, s_l;
     struct rms_grad g;
 
-    TRY(scratch_tokens(env, &h, env->act, m, d_l, env->grains));
+    TRY(normed_input(env, &h, a, io->x));
     TRY(scratch_tokens(env, &t, env->act, m, d_l, env->grains));
     TRY(scratch_tokens(env, &s_l, env->dev->wide, m, 1, 1));
-    if (env->norm_form == NORM_FORM_SYNC) /* redo h */
+    if (!a->h.data && env->norm_form == NORM_FORM_SYNC) /* redo h */
         TRY(op_rms_apply(env->dev, &h, io->x, &w->gain, &a->s, env->norm));
-    else
+    else if (!a->h.data)
         TRY(op_rms_partial(env->dev, &h, &s_l, NULL, io->x, &w->gain, env->norm));
     TRY(down_backward(env, w, dw, u, &h, &t)); /* t [M, d_l] */
     if (env->norm_form == NORM_FORM_SYNC)

@@ -29,7 +29,7 @@ static enum status in_forward(struct tp_env *env, const struct proj *w, struct p
     struct gemm g[PROJ_MAX] = {0};
     struct tensor h;
 
-    TRY(scratch_tokens(env, &h, env->act, io->x->rows, io->x->cols, 1));
+    TRY(normed_input(env, &h, a, io->x));
     TRY(op_rms_norm(env->dev, &h, &a->s, io->x, &w->gain, env->norm));
     for (int i = 0; i < w->n; i++)
         g[i] = (struct gemm){.y = io->y[i], .a = h, .b = w->b[i], .kind = GEMM_NT};
@@ -48,14 +48,15 @@ static enum status in_backward(struct tp_env *env, const struct proj *w, struct 
     struct tensor h, t, sum;
     struct rms_grad rg;
 
-    TRY(scratch_tokens(env, &h, env->act, m, d, 1));
+    TRY(normed_input(env, &h, a, io->x));
     TRY(scratch_tokens(env, &sum, env->payload, m, d, 1));
     g.y = sum;
     for (int i = 1; i < w->n; i++)
         g.part[i - 1] = (struct gemm_part){.a = io->dy[i], .b = w->b[i]};
     TRY(op_gemm(env->dev, &g, 1));
-    TRY(reduce_begin(env, &sum, 1, LEDGER_TP_BACKWARD));                /* [M, d] */
-    TRY(op_rms_apply(env->dev, &h, io->x, &w->gain, &a->s, env->norm)); /* redo h */
+    TRY(reduce_begin(env, &sum, 1, LEDGER_TP_BACKWARD)); /* [M, d] */
+    if (!a->h.data)
+        TRY(op_rms_apply(env->dev, &h, io->x, &w->gain, &a->s, env->norm)); /* redo h */
     for (int i = 0; i < w->n; i++)
         TRY(wgrad_push(&env->wgrad, &dw->b[i], &io->dy[i], &h));
     TRY(wgrad_run(&env->wgrad, env->dev, env->plan));

@@ -35,13 +35,32 @@ struct tensor member_cols(const struct tensor *t, int i, int n, int32_t grains)
     return tensor_cols(t, i * (t->cols / n), t->cols / n, grains);
 }
 
-enum status lowrank_act(struct tp_env *env, struct tensor *act, const struct tensor *z, int fill)
+enum status lowrank_act(struct tp_env *env, struct tensor *act, const struct proj_acts *a, int fill)
 {
+    const struct tensor *z = &a->z;
+
     *act = *z;
     if (env->lat.act == ACT_NONE)
         return ST_OK;
-    TRY(scratch_tokens(env, act, z->dtype, z->rows, z->cols, z->col_grains));
+    if (a->act.data)
+        *act = a->act;
+    else
+        TRY(scratch_tokens(env, act, z->dtype, z->rows, z->cols, z->col_grains));
     return fill ? op_latent_act(env->dev, act, z, env->lat) : ST_OK;
+}
+
+enum status lowrank_act_again(struct tp_env *env, struct tensor *act, const struct proj_acts *a)
+{
+    return lowrank_act(env, act, a, !a->act.data);
+}
+
+enum status normed_input(struct tp_env *env, struct tensor *h, const struct proj_acts *a,
+                         const struct tensor *x)
+{
+    int32_t grains = x->col_grains;
+
+    *h = a->h;
+    return a->h.data ? ST_OK : scratch_tokens(env, h, env->act, x->rows, x->cols, grains);
 }
 
 enum status lowrank_up(struct tp_env *env, const struct proj *w, const struct tensor *act,

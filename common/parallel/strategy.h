@@ -40,7 +40,10 @@ struct proj_acts {
     struct tensor z;  /* [M, n r (or n r_l)] latents before act; low rank only                */
     struct tensor s;  /* [M, 1] sum of squares of x; in-projections only                      */
     struct tensor xg; /* [M, in] gathered input; strong vanilla's out-projection, p > 1, only */
-    int z_known;      /* forward then starts from z: neither A nor a collective is repeated   */
+    /* With recompute: none; data NULL: backward makes them again. */
+    struct tensor h;   /* [M, d or d_l] the normalised input; in-projections only             */
+    struct tensor act; /* as z: act(z); low rank with an activation only                      */
+    int z_known;       /* forward then starts from z: neither A nor a collective is repeated   */
 };
 
 /* Operands of a forward call: in: x stream, y_all [M, sum of outs] with slices y[i];
@@ -173,9 +176,18 @@ enum ledger_purpose forward_purpose(const struct tp_env *env, enum ledger_purpos
 enum status head_loss(struct tp_env *env, const struct ends *w, struct ends *dw,
                       const struct tensor *h, const struct head_io *io, struct tensor *dh);
 
-/* act(z): z itself without an activation, else a tensor from scratch, computed when `fill` is set
- * (an op that makes z may fill it instead). z [M, n r]. */
-enum status lowrank_act(struct tp_env *env, struct tensor *act, const struct tensor *z, int fill);
+/* act(z) in forward: z itself without an activation, else a->act where it is kept, else a tensor
+ * from scratch; computed when `fill` is set (an op that makes z may fill it instead). [M, n r] */
+enum status lowrank_act(struct tp_env *env, struct tensor *act, const struct proj_acts *a,
+                        int fill);
+
+/* The same in backward: made again where it was not kept. */
+enum status lowrank_act_again(struct tp_env *env, struct tensor *act, const struct proj_acts *a);
+
+/* Where the normalised input of a goes, or stands: a->h where it is kept, else a tensor like x from
+ * scratch. */
+enum status normed_input(struct tp_env *env, struct tensor *h, const struct proj_acts *a,
+                         const struct tensor *x);
 
 /* y_i = act_i B_i' (+ resid), the up-projections of a low-rank group. act [M, n r]. */
 enum status lowrank_up(struct tp_env *env, const struct proj *w, const struct tensor *act,

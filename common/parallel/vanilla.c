@@ -38,7 +38,7 @@ static enum status up_reduced(struct tp_env *env, const struct proj *w, const st
     size_t mark = arena_mark(env->scratch);
     struct tensor sum[PROJ_MAX], act;
 
-    TRY(lowrank_act(env, &act, &a->z, 1));
+    TRY(lowrank_act(env, &act, a, 1));
     if (env->tp->size == 1) { /* straight to y: each value is rounded once here as below */
         for (int i = 0; i < w->n; i++)
             sum[i] = tensor_grained(io->y[i], io->y[i].row_grains, 1);
@@ -72,7 +72,7 @@ static enum status up_scattered(struct tp_env *env, const struct proj *w, const 
 
     for (int i = 0; i < w->n; i++)
         TRY(scratch_tokens(env, &sum[i], env->payload, m, w->b[i].rows, 1));
-    TRY(lowrank_act(env, &act, &a->z, 1));
+    TRY(lowrank_act(env, &act, a, 1));
     TRY(lowrank_up(env, w, &act, NULL, sum)); /* partial */
     TRY(scratch_tensor(env, &parts, env->payload, m * env->tp->size, io->y_all->cols));
     TRY(scratch_tokens(env, &mine, env->payload, m, io->y_all->cols, 1));
@@ -106,7 +106,7 @@ static enum status in_forward(struct tp_env *env, const struct proj *w, struct p
     size_t mark = arena_mark(env->scratch);
     struct tensor h;
 
-    TRY(scratch_tokens(env, &h, env->act, io->x->rows, io->x->cols, 1));
+    TRY(normed_input(env, &h, a, io->x));
     TRY(op_rms_norm(env->dev, &h, &a->s, io->x, &w->gain, env->norm));
     TRY(down(env, w, &h, a));
     arena_release(env->scratch, mark);
@@ -161,7 +161,7 @@ static enum status up_backward(struct tp_env *env, const struct proj *w, struct 
     for (int i = 0; i < w->n; i++)
         g[i].a.col_grains = 1; /* the sum runs over all outputs, which are whole here */
     TRY(op_gemm(env->dev, g, w->n));
-    TRY(lowrank_act(env, &act, &a->z, 1));
+    TRY(lowrank_act_again(env, &act, a));
     for (int i = 0; i < w->n; i++) {
         struct tensor act_i = member_cols(&act, i, w->n, env->grains);
 
@@ -220,10 +220,11 @@ static enum status in_backward(struct tp_env *env, const struct proj *w, struct 
 
     TRY(whole_gradients(env, w, io, dy));
     TRY(scratch_tokens(env, &u, env->act, m, a->z.cols, a->z.col_grains));
-    TRY(scratch_tokens(env, &h, env->act, m, d, 1));
+    TRY(normed_input(env, &h, a, io->x));
     TRY(scratch_tokens(env, &sum, env->payload, m, d, 1));
     TRY(up_backward(env, w, dw, a, dy, &u));
-    TRY(op_rms_apply(env->dev, &h, io->x, &w->gain, &a->s, env->norm)); /* redo h */
+    if (!a->h.data)
+        TRY(op_rms_apply(env->dev, &h, io->x, &w->gain, &a->s, env->norm)); /* redo h */
     TRY(down_backward(env, w, dw, &u, &h, &sum));
     TRY(reduce_begin(env, &sum, 1, LEDGER_TP_BACKWARD)); /* [M, d] */
     TRY(wgrad_run(&env->wgrad, env->dev, env->plan));
