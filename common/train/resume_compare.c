@@ -10,6 +10,7 @@
 enum rule {
     RULE_FREE, /* no bit of the model depends on it */
     RULE_SAID, /* allowed, but bits or the schedule change from here on */
+    RULE_BF16, /* said in bf16, where each product is rounded; else free */
     RULE_FIXED
 };
 
@@ -24,6 +25,7 @@ static const struct {
     {"parallel.vanilla", RULE_SAID},
     {"parallel.tp_payload", RULE_SAID},
     {"parallel.grains", RULE_SAID},
+    {"parallel.grouping", RULE_BF16},
     {"parallel.layout_exact", RULE_SAID},
     {"train.micro_batch", RULE_FREE},
     /* where the start weights came from: those of the checkpoint are later */
@@ -82,6 +84,8 @@ enum status resume_compare(const struct config *was, const struct config *is)
         const struct config_key *k = &config_keys()[i];
         enum rule rule = rule_of(k);
 
+        if (rule == RULE_BF16)
+            rule = is->train.precision == PRECISION_BF16 ? RULE_SAID : RULE_FREE;
         config_value_write(a, sizeof a, k, was);
         config_value_write(b, sizeof b, k, is);
         if (rule != RULE_FREE && strcmp(a, b) != 0)

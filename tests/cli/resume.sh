@@ -66,6 +66,11 @@ same "the bits of step 20" "$(last)" "$(of16 20)"
 same "the final weights" "$(sha256sum <"$dir/n/final/model.safetensors")" \
     "$(sha256sum <"$dir/m/final/model.safetensors")"
 
+ends_well "without grouping, a step more" 0 train "$t" --resume run.dir="$dir/n" \
+    train.precision=bf16 train.steps=21 parallel.grouping=off
+expect "that bf16 has other bits then is said" \
+    grep -qE '^resume .*parallel.grouping on \(now off\)' "$dir/out"
+
 # Out of a layout of three into exact ones, and back: without layout_exact other bits, the same run.
 three_words="model.heads=6 model.kv_heads=6 model.width=96 model.ffn=192 train.batch=6"
 # near A B: two lines of run.hash with losses that differ in the fifth digit at most
@@ -118,8 +123,9 @@ refused "a run is not resumed unasked" 3 'already holds a run & --resume' 0 trai
     run.dir="$dir/b"
 # What may: the text has moved, the run is longer.
 ends_well "the same text elsewhere, two steps more" 0 train "$t" --resume run.dir="$dir/b" \
-    data.train="$dir/moved" train.steps=22
-expect "another length is said" grep -qE '^resume .*train.steps 20 \(now 22\)' "$dir/out"
+    data.train="$dir/moved" train.steps=22 parallel.grouping=off
+expect "another length is said, and nothing else" \
+    grep -qE '^resume .* was made with train.steps 20 \(now 22\): ' "$dir/out"
 
 # A named one, into a folder of its own; in its own folder later ones are not left behind.
 ends_well "from a named checkpoint" 2 train "$t" run.dir="$dir/c" run.hash=on parallel.tp=2 \
