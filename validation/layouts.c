@@ -137,8 +137,8 @@ static void factors(char *out, size_t size, const struct table *t, struct box b,
              also ? t->s->also : "");
 }
 
-/* Pairs of values that the counters leave out. Without grouping bf16 has other bits: each product is
- * rounded. */
+/* Pairs of values that the counters leave out. Without grouping bf16 has other bits: each product
+ * is rounded. */
 static const struct {
     const char *subject, *words;
 } pairs[] = {
