@@ -132,14 +132,32 @@ enum status place_groups_open(struct step_place *at, const struct config *cfg, s
     return open_pipeline(at, cfg, job, &m);
 }
 
+/* Edge e leads from stage e to the next; the last may lead back to stage 0. In their order each
+ * stage but the first has the one behind it before the one ahead. */
+int step_pipeline_comms(struct comm *out[STEP_PIPELINE_COMMS], const struct step_place *at)
+{
+    int first = at->pp && at->pp->rank == 0, n = 0;
+    struct comm *const *edge[] = {first ? at->edges.next : at->edges.prev,
+                                  first ? at->edges.prev : at->edges.next};
+
+    if (at->pp)
+        out[n++] = at->pp;
+    if (at->ends)
+        out[n++] = at->ends;
+    for (int i = 0; i < 2; i++)
+        for (int d = 0; d < PIPE_DIRECTIONS; d++)
+            if (edge[i][d])
+                out[n++] = edge[i][d];
+    return n;
+}
+
 void place_groups_close(struct step_place *at)
 {
-    for (int d = 0; d < PIPE_DIRECTIONS; d++) {
-        comm_destroy(at->edges.next[d]);
-        comm_destroy(at->edges.prev[d]);
-    }
-    comm_destroy(at->ends);
-    comm_destroy(at->pp);
+    struct comm *c[STEP_PIPELINE_COMMS];
+    int n = step_pipeline_comms(c, at);
+
+    while (n > 0)
+        comm_destroy(c[--n]);
     comm_destroy(at->tp);
     comm_destroy(at->dp);
     host_free(at->tp_host);

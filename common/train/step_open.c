@@ -69,24 +69,10 @@ static enum status arena_open(struct step *s, struct arena *a, const char *name,
     return device_zero(s->at.dev, p, bytes); /* touched once, now, not in the first steps */
 }
 
-/* A pipeline's communicators; returns how many. */
-static int pipeline_comms(struct comm *out[6], const struct step_place *at)
-{
-    struct comm *all[] = {
-        at->pp,           at->ends, at->edges.next[0], at->edges.next[1], at->edges.prev[0],
-        at->edges.prev[1]};
-    int n = 0;
-
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (all[i])
-            out[n++] = all[i];
-    return n;
-}
-
 static enum status reserve_pipeline(struct step *s)
 {
-    struct comm *c[6];
-    int n = pipeline_comms(c, &s->at);
+    struct comm *c[STEP_PIPELINE_COMMS];
+    int n = step_pipeline_comms(c, &s->at);
 
     for (int i = 0; i < n; i++)
         TRY(comm_reserve(c[i], s->memory.pp_staging));

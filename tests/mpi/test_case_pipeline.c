@@ -130,6 +130,38 @@ START_TEST(n07_pipelines_change_nothing)
 }
 END_TEST
 
+/* Communicators of a ring of stages are gone through in one order: each call here waits for the
+ * other ranks of its communicator, as making an NCCL connection does. */
+START_TEST(ring_is_met_in_one_order)
+{
+    static const char *const words[] = {"parallel.pp=4",
+                                        "parallel.schedule=interleaved",
+                                        "parallel.virtual_stages=2",
+                                        "model.layers=8",
+                                        "model.tied=on",
+                                        NULL};
+    double before = host_timeout(job);
+    struct tiny_run r;
+
+    host_set_timeout(job, 10.0);
+    if (tiny_run_open(&r, job, tiny_t8, words, (struct tiny_layout){1, 1, 1})) {
+        struct comm *c[STEP_PIPELINE_COMMS];
+        int n = step_pipeline_comms(c, &r.at), end = r.at.ends != NULL;
+
+        CHECK(n == 1 + end + 2 * PIPE_DIRECTIONS, "%d communicators", n);
+        for (int i = 0; i < n; i++) {
+            struct tensor t = tensor_view(r.step.scratch.base, r.at.dev->wide, 1, 1);
+
+            OK(device_zero(r.at.dev, t.data, sizeof(double)));
+            OK(comm_all_reduce(c[i], &t, 1));
+        }
+    }
+    tiny_run_close(&r);
+    OK(host_barrier(job));
+    host_set_timeout(job, before);
+}
+END_TEST
+
 /* N09, N11: shards of the optimiser; small buckets too. */
 static const struct layout shards[] = {{{1, 4, 0}, 1, "parallel.zero=1"},
                                        {{1, 2, 1}, 1, "parallel.zero=1 parallel.bucket=0"},
@@ -274,6 +306,7 @@ static Suite *make_suite(void)
     tcase_set_timeout(tc, 300);
     tcase_add_checked_fixture(tc, set_up, NULL);
     tcase_add_loop_test(tc, n07_pipelines_change_nothing, 0, forms);
+    tcase_add_test(tc, ring_is_met_in_one_order);
     tcase_add_loop_test(tc, n09_shards_change_nothing, 1, 5);
     tcase_add_loop_test(tc, n09_shards_of_masters, 0, 3);
     tcase_add_test(tc, n06_clipping_sees_every_stage);
