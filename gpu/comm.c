@@ -7,15 +7,9 @@
 #include "gpu/comm_state.h"
 #include "gpu/gpu.h"
 #include "gpu/graph.h"
-#include "gpu/stamp.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-
-static struct gpu_comm *comm_of(struct comm *c)
-{
-    return (struct gpu_comm *)c;
-}
 
 static enum status check(ncclResult_t r, const struct gpu_comm *c, const char *what)
 {
@@ -190,7 +184,7 @@ static void disconnect(struct gpu_comm *c)
 
 void gpu_comm_destroy(struct comm *c)
 {
-    struct gpu_comm *gone = comm_of(c);
+    struct gpu_comm *gone = gpu_comm_of(c);
 
     if (!gone)
         return;
@@ -210,7 +204,7 @@ void gpu_comm_destroy(struct comm *c)
     free(gone);
 }
 
-static ncclDataType_t type_of(const struct tensor *t)
+ncclDataType_t gpu_comm_type(const struct tensor *t)
 {
     static const ncclDataType_t types[DT_COUNT] = {[DT_F32] = ncclFloat32,
                                                    [DT_F64] = ncclFloat64,
@@ -220,8 +214,7 @@ static ncclDataType_t type_of(const struct tensor *t)
     return types[t->dtype];
 }
 
-/* Opens a collective: the communication stream waits for what the compute stream was given. */
-static enum status begin(struct gpu_comm *c, const char *name, const struct tensor *t)
+enum status gpu_comm_begin(struct gpu_comm *c, const char *name, const struct tensor *t)
 {
     if (c->dead || !c->nccl)
         return fail(ST_ECOMM, "%s: communication was ended after an earlier failure", name);
@@ -233,8 +226,7 @@ static enum status begin(struct gpu_comm *c, const char *name, const struct tens
     return ST_OK;
 }
 
-/* Closes it: r is what NCCL answered. */
-static enum status launched(struct gpu_comm *c, ncclResult_t r)
+enum status gpu_comm_launched(struct gpu_comm *c, ncclResult_t r)
 {
     TRY(settle(c, r));
     CUDA_TRY(cudaEventRecord(c->done, c->stream));
@@ -253,113 +245,52 @@ static enum status alone(struct gpu_comm *c, struct tensor *out, const struct te
 
 enum status gpu_all_reduce_begin(struct comm *c, struct tensor *t, int n)
 {
-    struct gpu_comm *gc = comm_of(c);
+    struct gpu_comm *gc = gpu_comm_of(c);
     ncclResult_t r = ncclSuccess, end;
 
     if (gc->base.size == 1)
         return ST_OK;
-    TRY(begin(gc, "all-reduce", t));
+    TRY(gpu_comm_begin(gc, "all-reduce", t));
     ncclGroupStart();
     for (int i = 0; i < n && (r == ncclSuccess || r == ncclInProgress); i++)
-        r = ncclAllReduce(t[i].data, t[i].data, (size_t)tensor_count(&t[i]), type_of(&t[i]),
+        r = ncclAllReduce(t[i].data, t[i].data, (size_t)tensor_count(&t[i]), gpu_comm_type(&t[i]),
                           ncclSum, gc->nccl, gc->stream);
     end = ncclGroupEnd();
-    return launched(gc, r == ncclSuccess || r == ncclInProgress ? end : r);
+    return gpu_comm_launched(gc, r == ncclSuccess || r == ncclInProgress ? end : r);
 }
 
 enum status gpu_all_gather_begin(struct comm *c, struct tensor *out, const struct tensor *in)
 {
-    struct gpu_comm *gc = comm_of(c);
+    struct gpu_comm *gc = gpu_comm_of(c);
 
     if (gc->base.size == 1)
         return alone(gc, out, in);
-    TRY(begin(gc, "all-gather", in));
-    return launched(gc, ncclAllGather(in->data, out->data, (size_t)tensor_count(in), type_of(in),
-                                      gc->nccl, gc->stream));
+    TRY(gpu_comm_begin(gc, "all-gather", in));
+    return gpu_comm_launched(gc, ncclAllGather(in->data, out->data, (size_t)tensor_count(in),
+                                               gpu_comm_type(in), gc->nccl, gc->stream));
 }
 
 enum status gpu_reduce_scatter_begin(struct comm *c, struct tensor *out, const struct tensor *in)
 {
-    struct gpu_comm *gc = comm_of(c);
+    struct gpu_comm *gc = gpu_comm_of(c);
 
     if (gc->base.size == 1)
         return alone(gc, out, in);
-    TRY(begin(gc, "reduce-scatter", out));
-    return launched(gc, ncclReduceScatter(in->data, out->data, (size_t)tensor_count(out),
-                                          type_of(in), ncclSum, gc->nccl, gc->stream));
+    TRY(gpu_comm_begin(gc, "reduce-scatter", out));
+    return gpu_comm_launched(gc,
+                             ncclReduceScatter(in->data, out->data, (size_t)tensor_count(out),
+                                               gpu_comm_type(in), ncclSum, gc->nccl, gc->stream));
 }
 
 enum status gpu_broadcast_begin(struct comm *c, struct tensor *t, int root)
 {
-    struct gpu_comm *gc = comm_of(c);
+    struct gpu_comm *gc = gpu_comm_of(c);
 
     if (gc->base.size == 1)
         return ST_OK;
-    TRY(begin(gc, "broadcast", t));
-    return launched(gc, ncclBroadcast(t->data, t->data, (size_t)tensor_count(t), type_of(t), root,
-                                      gc->nccl, gc->stream));
-}
-
-/* Sends and receives between two ranks may be begun in any order, so NCCL must see them together:
- * they are kept until the wait, or until the list is full. */
-static enum status start_queue(struct gpu_comm *c)
-{
-    struct tensor t = tensor_view(NULL, DT_F32, c->queued, 1);
-    ncclResult_t r = ncclSuccess, end;
-
-    if (c->queued == 0)
-        return ST_OK;
-    TRY(begin(c, "sends and receives", &t));
-    ncclGroupStart();
-    for (int i = 0; i < c->queued && (r == ncclSuccess || r == ncclInProgress); i++) {
-        const struct p2p *q = &c->queue[i];
-
-        r = q->send ? ncclSend(q->data, q->count, q->type, q->peer, c->nccl, c->stream)
-                    : ncclRecv(q->data, q->count, q->type, q->peer, c->nccl, c->stream);
-    }
-    end = ncclGroupEnd();
-    TRY(launched(c, r == ncclSuccess || r == ncclInProgress ? end : r));
-    for (int i = 0; i < c->queued; i++)
-        if (c->queue[i].moment >= 0)
-            TRY(gpu_stamp_on(c->dev, c->queue[i].moment, c->stream));
-    c->queued = 0;
-    return ST_OK;
-}
-
-enum status gpu_comm_stamp(struct comm *c, int64_t n)
-{
-    struct gpu_comm *gc = comm_of(c);
-
-    if (gc->queued == 0)
-        return gpu_stamp_on(gc->dev, n, gc->stream);
-    gc->queue[gc->queued - 1].moment = n;
-    return ST_OK;
-}
-
-static enum status enqueue(struct gpu_comm *c, const struct tensor *t, int peer, int send)
-{
-    struct p2p *q;
-
-    if (c->queued == P2P_MAX)
-        return fail(ST_ECOMM, "more than %d sends and receives begun before a wait", P2P_MAX);
-    q = &c->queue[c->queued++];
-    q->data = t->data;
-    q->count = (size_t)tensor_count(t);
-    q->peer = peer;
-    q->send = send;
-    q->moment = -1;
-    q->type = type_of(t);
-    return ST_OK;
-}
-
-enum status gpu_send_begin(struct comm *c, const struct tensor *t, int to)
-{
-    return enqueue(comm_of(c), t, to, 1);
-}
-
-enum status gpu_recv_begin(struct comm *c, struct tensor *t, int from)
-{
-    return enqueue(comm_of(c), t, from, 0);
+    TRY(gpu_comm_begin(gc, "broadcast", t));
+    return gpu_comm_launched(gc, ncclBroadcast(t->data, t->data, (size_t)tensor_count(t),
+                                               gpu_comm_type(t), root, gc->nccl, gc->stream));
 }
 
 /* NCCL keeps its own staging; a first small sum makes it connect and load now, not in step 1. Sends
@@ -367,7 +298,7 @@ enum status gpu_recv_begin(struct comm *c, struct tensor *t, int from)
  * connection is made in (stages that send both ways), each would wait for the other. */
 enum status gpu_comm_reserve(struct comm *c, size_t bytes)
 {
-    struct gpu_comm *gc = comm_of(c);
+    struct gpu_comm *gc = gpu_comm_of(c);
     struct tensor t, in, out;
     void *p;
 
@@ -389,16 +320,11 @@ enum status gpu_comm_reserve(struct comm *c, size_t bytes)
     return gpu_wait(gc->dev);
 }
 
-enum status gpu_comm_start(struct comm *c)
-{
-    return start_queue(comm_of(c));
-}
-
 enum status gpu_comm_wait(struct comm *c)
 {
-    struct gpu_comm *gc = comm_of(c);
+    struct gpu_comm *gc = gpu_comm_of(c);
 
-    TRY(start_queue(gc));
+    TRY(gpu_comm_start(c));
     if (!gc->begun)
         return ST_OK;
     CUDA_TRY(cudaStreamWaitEvent(gc->dev->stream, gc->done, 0));

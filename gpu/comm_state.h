@@ -1,4 +1,4 @@
-/* A communicator of this backend from inside; private to comm.c. */
+/* A communicator of this backend from inside; private to comm.c and comm_p2p.c. */
 #ifndef GPU_COMM_STATE_H
 #define GPU_COMM_STATE_H
 
@@ -31,5 +31,21 @@ struct gpu_comm {
     int queued;
     struct p2p queue[P2P_MAX];
 };
+
+/* c as this backend's struct. */
+static inline struct gpu_comm *gpu_comm_of(struct comm *c)
+{
+    return (struct gpu_comm *)c;
+}
+
+/* t's element type as NCCL calls it. */
+ncclDataType_t gpu_comm_type(const struct tensor *t);
+
+/* Opens a call of NCCL named so: the communication stream waits for what the compute stream was
+ * given. Errors: ST_ECOMM when c was aborted. */
+enum status gpu_comm_begin(struct gpu_comm *c, const char *name, const struct tensor *t);
+
+/* Closes it: r is what NCCL answered. */
+enum status gpu_comm_launched(struct gpu_comm *c, ncclResult_t r);
 
 #endif

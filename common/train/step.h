@@ -55,9 +55,10 @@ struct step_graph {
     struct ledger_row sent[LEDGER_COUNT]; /* by a replay                             */
 };
 
-/* A pipeline's communicators in an order that all its ranks share, so that one after another may be
- * connected or ended, which waits for the other ranks of it; returns how many. */
 enum { STEP_PIPELINE_COMMS = 2 + 2 * PIPE_DIRECTIONS };
+
+/* A pipeline's communicators in an order that all its ranks share, so that one after another may be
+ * connected or ended, which waits for the other ranks of it; returns how many. Local. */
 int step_pipeline_comms(struct comm *out[STEP_PIPELINE_COMMS], const struct step_place *at);
 
 struct step {
