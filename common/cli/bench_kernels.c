@@ -255,6 +255,23 @@ static enum status copy(struct pool *p)
     return device_copy(p->dev, y.data, x.data, (size_t)tensor_count(&x) * dtype_size(x.dtype));
 }
 
+/* Seconds of one of LAUNCHES launches, which take turns among `sets` of operands. */
+static enum status time_round(struct pool *p, enum status (*run)(struct pool *p), int sets,
+                              size_t step, double *seconds)
+{
+    double start;
+
+    TRY(device_sync(p->dev));
+    start = bench_now();
+    for (int i = 0; i < LAUNCHES; i++) {
+        p->used = (size_t)(i % sets) * step;
+        TRY(run(p));
+    }
+    TRY(device_sync(p->dev));
+    *seconds = (bench_now() - start) / LAUNCHES;
+    return ST_OK;
+}
+
 /* Median seconds of one launch of run, and the bytes that it must move. */
 static enum status time_kernel(struct pool *p, enum status (*run)(struct pool *p), double *seconds)
 {
@@ -268,18 +285,8 @@ static enum status time_kernel(struct pool *p, enum status (*run)(struct pool *p
     bytes = p->bytes;
     step = p->used ? p->used : 1;
     sets = p->size / step > SETS ? SETS : (int)(p->size / step);
-    for (int round = 0; round < p->b->rounds; round++) {
-        double start;
-
-        TRY(device_sync(p->dev));
-        start = bench_now();
-        for (int i = 0; i < LAUNCHES; i++) {
-            p->used = (size_t)(i % sets) * step;
-            TRY(run(p));
-        }
-        TRY(device_sync(p->dev));
-        times[round] = (bench_now() - start) / LAUNCHES;
-    }
+    for (int round = 0; round < p->b->rounds; round++)
+        TRY(time_round(p, run, sets, step, &times[round]));
     *seconds = bench_median(times, p->b->rounds);
     p->bytes = bytes;
     return ST_OK;
