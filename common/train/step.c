@@ -4,7 +4,7 @@
 #include "common/backend/planted.h"
 #include "common/backend/trace.h"
 
-static struct micro_batch micro_batch(struct step *s, int index, double scale)
+struct micro_batch step_micro_batch(const struct step *s, int index, double scale)
 {
     int64_t first = index * s->micro, left = step_samples(s) - first;
     int64_t samples = left < s->micro ? left : s->micro, seq = s->cfg->train.seq;
@@ -43,7 +43,7 @@ static enum status update(struct step *s, int64_t t, double lr)
 static enum status run_forward(struct step *s, const struct instruction *in, int keep)
 {
     struct stage *chunk = &s->chunk[in->chunk];
-    struct micro_batch mb = micro_batch(s, in->micro, 0.0);
+    struct micro_batch mb = step_micro_batch(s, in->micro, 0.0);
     struct tensor *x;
 
     stage_use(chunk, in->slot);
@@ -62,7 +62,7 @@ static enum status run_forward(struct step *s, const struct instruction *in, int
 static enum status run_backward(struct step *s, const struct instruction *in, double scale)
 {
     struct stage *chunk = &s->chunk[in->chunk];
-    struct micro_batch mb = micro_batch(s, in->micro, scale);
+    struct micro_batch mb = step_micro_batch(s, in->micro, scale);
     const struct sample_plan *plan = &s->plan[s->probing ? s->micro_batches : in->micro];
 
     stage_use(chunk, in->slot);

@@ -7,18 +7,6 @@
 /* Micro-batches that the pass runs: the first writes gradients, the second adds to them. */
 enum { WARM_MICROS = 2 };
 
-static struct micro_batch part(struct step *s, int index)
-{
-    int64_t seq = s->cfg->train.seq, first = index * s->micro, left = step_samples(s) - first;
-    int64_t samples = left < s->micro ? left : s->micro;
-    struct micro_batch mb = {.samples = samples, .seq = seq, .scale = 1e-4};
-
-    mb.tokens = tensor_rows(&s->tokens, first * seq, samples * seq, (int32_t)samples);
-    mb.targets = tensor_rows(&s->targets, first * seq, samples * seq, (int32_t)samples);
-    mb.loss = tensor_rows(&s->loss, first * seq, samples * seq, (int32_t)samples);
-    return mb;
-}
-
 /* What a neighbour would send. */
 static enum status fill(struct step *s, const struct tensor *t)
 {
@@ -29,7 +17,7 @@ static enum status fill(struct step *s, const struct tensor *t)
 static enum status run(struct step *s, const struct instruction *in)
 {
     struct stage *chunk = &s->chunk[in->chunk];
-    struct micro_batch mb = part(s, in->micro);
+    struct micro_batch mb = step_micro_batch(s, in->micro, 1e-4);
     struct tensor *x;
 
     stage_use(chunk, in->slot);
