@@ -114,8 +114,8 @@ int64_t step_room(const struct step *s);
 int step_stage(const struct step *s);
 int step_stages(const struct step *s);
 
-/* Micro-batch `index` of this rank, the last perhaps a smaller one; scale: of the loss's gradient, 0
- * in an evaluation. Tokens and targets are what s->tokens and s->targets hold. */
+/* Micro-batch `index` of this rank, the last perhaps a smaller one; scale: of the loss's gradient,
+ * 0 in an evaluation. Tokens and targets are what s->tokens and s->targets hold. */
 struct micro_batch step_micro_batch(const struct step *s, int index, double scale);
 
 /* Nonzero on the last stage, which computes losses. */
