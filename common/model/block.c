@@ -31,41 +31,95 @@ static enum status biases_backward(struct block_env *env, struct block *db,
     return ST_OK;
 }
 
-static enum status attention_half(struct block_env *env, const struct block *b,
-                                  struct block_acts *a)
+/* Operands of a projection. y: room for a group's slices. */
+static struct proj_io operands(const struct block_acts *a, int projection,
+                               struct tensor y[PROJ_MAX], struct tensor *y_all)
 {
-    struct tensor y[PROJ_MAX] = {a->q, a->k, a->v};
-    struct proj_io in = {.x = &a->x0, .y = y, .y_all = &a->qkv};
-    struct proj_io out = {.x = &a->at.o, .resid = &a->x0, .y = &a->x1};
+    switch (projection) {
+    case BLOCK_QKV: /* q, k, v = W norm(x0) */
+        y[0] = a->q, y[1] = a->k, y[2] = a->v, *y_all = a->qkv;
+        return (struct proj_io){.x = &a->x0, .y = y, .y_all = y_all};
+    case BLOCK_WO: /* x1 = x0 + Wo o */
+        y[0] = a->x1;
+        return (struct proj_io){.x = &a->at.o, .resid = &a->x0, .y = y};
+    case BLOCK_GATE_UP: /* gate, up = W norm(x1) */
+        y[0] = a->gate, y[1] = a->up, *y_all = a->gu;
+        return (struct proj_io){.x = &a->x1, .y = y, .y_all = y_all};
+    default: /* x2 = x1 + Wd f */
+        y[0] = a->x2;
+        return (struct proj_io){.x = &a->f, .resid = &a->x1, .y = y};
+    }
+}
 
-    TRY(env->strategy->in_forward(&env->tp, &b->qkv, &a->qkv_a, &in)); /* q, k, v = W norm(x0) */
+/* A projection's weights, and what it keeps. */
+static const struct proj *weights_of(const struct block *b, int projection)
+{
+    const struct proj *const all[] = {&b->qkv, &b->wo, &b->gate_up, &b->down};
+
+    return all[projection];
+}
+
+static struct proj_acts *kept_by(struct block_acts *a, int projection)
+{
+    struct proj_acts *const all[] = {&a->qkv_a, &a->wo_a, &a->gate_up_a, &a->down_a};
+
+    return all[projection];
+}
+
+static int is_in(int projection)
+{
+    return projection == BLOCK_QKV || projection == BLOCK_GATE_UP;
+}
+
+enum status block_begin(struct block_env *env, const struct block *b, struct block_acts *a,
+                        int projection, struct proj_flight *f)
+{
+    const struct tp_strategy *s = env->strategy;
+    struct tensor y[PROJ_MAX], y_all;
+    struct proj_io io = operands(a, projection, y, &y_all);
+
+    return (is_in(projection) ? s->in_begin : s->out_begin)(&env->tp, weights_of(b, projection),
+                                                            kept_by(a, projection), &io, f);
+}
+
+/* What stands between the projections of a half of the block: o of q, k, v; f of gate, up. */
+static enum status attend(struct block_env *env, const struct block *b, struct block_acts *a)
+{
     TRY(add_biases(env, b, a));
     TRY(rotate(env, &a->at, &a->q, &a->k, 0));
-    TRY(op_attention_forward(env->tp.dev, &a->at));                      /* o                    */
-    return env->strategy->out_forward(&env->tp, &b->wo, &a->wo_a, &out); /* x1 = x0 + Wo o       */
+    return op_attention_forward(env->tp.dev, &a->at);
 }
 
-static enum status ffn_in(struct block_env *env, const struct block *b, struct block_acts *a)
+enum status block_end(struct block_env *env, const struct block *b, struct block_acts *a,
+                      int projection, struct proj_flight *f)
 {
-    struct tensor y[PROJ_MAX] = {a->gate, a->up};
-    struct proj_io in = {.x = &a->x1, .y = y, .y_all = &a->gu};
+    const struct tp_strategy *s = env->strategy;
+    struct tensor y[PROJ_MAX], y_all;
+    struct proj_io io = operands(a, projection, y, &y_all);
 
-    TRY(env->strategy->in_forward(&env->tp, &b->gate_up, &a->gate_up_a, &in));
-    return op_swiglu_forward(env->tp.dev, &a->f, &a->gate, &a->up, env->swiglu);
+    TRY((is_in(projection) ? s->in_end : s->out_end)(&env->tp, weights_of(b, projection),
+                                                     kept_by(a, projection), &io, f));
+    if (projection == BLOCK_QKV)
+        return attend(env, b, a);
+    if (projection == BLOCK_GATE_UP)
+        return op_swiglu_forward(env->tp.dev, &a->f, &a->gate, &a->up, env->swiglu);
+    return ST_OK;
 }
 
-static enum status ffn_out(struct block_env *env, const struct block *b, struct block_acts *a)
+static enum status project(struct block_env *env, const struct block *b, struct block_acts *a,
+                           int projection)
 {
-    struct proj_io out = {.x = &a->f, .resid = &a->x1, .y = &a->x2};
+    struct proj_flight f = {0};
 
-    return env->strategy->out_forward(&env->tp, &b->down, &a->down_a, &out); /* x2 = x1 + Wd f */
+    TRY(block_begin(env, b, a, projection, &f));
+    return block_end(env, b, a, projection, &f);
 }
 
 enum status block_forward(struct block_env *env, const struct block *b, struct block_acts *a)
 {
-    TRY(attention_half(env, b, a));
-    TRY(ffn_in(env, b, a));
-    return ffn_out(env, b, a);
+    for (int i = 0; i < BLOCK_PROJECTIONS; i++)
+        TRY(project(env, b, a, i));
+    return ST_OK;
 }
 
 enum status block_recompute(struct block_env *env, const struct block *b, struct block_acts *a)
@@ -73,10 +127,10 @@ enum status block_recompute(struct block_env *env, const struct block *b, struct
     int needs_latents = env->strategy->low_rank && !a->down_a.z_known;
 
     env->tp.recomputing = 1;
-    TRY(attention_half(env, b, a));
-    TRY(ffn_in(env, b, a));
+    for (int i = BLOCK_QKV; i <= BLOCK_GATE_UP; i++)
+        TRY(project(env, b, a, i));
     if (needs_latents) /* x2 gets the bits that it already has */
-        TRY(ffn_out(env, b, a));
+        TRY(project(env, b, a, BLOCK_DOWN));
     env->tp.recomputing = 0;
     return ST_OK;
 }

@@ -33,7 +33,18 @@ struct block_env {
     enum swiglu_kind swiglu;
 };
 
-/* Fills a from a->x0. Collective over env->tp.tp. */
+/* The projections of a block in their order. Forward is, for each of them, a begin, which leaves a
+ * message under way, and an end. begin: what comes before that message. end: waits for it, and does
+ * what follows up to the next projection. f lives from one to the other; in between another
+ * micro-batch may begin or end, in an env with a communicator and scratch of its own. Collective
+ * over env->tp.tp. */
+enum { BLOCK_QKV, BLOCK_WO, BLOCK_GATE_UP, BLOCK_DOWN, BLOCK_PROJECTIONS };
+enum status block_begin(struct block_env *env, const struct block *b, struct block_acts *a,
+                        int projection, struct proj_flight *f);
+enum status block_end(struct block_env *env, const struct block *b, struct block_acts *a,
+                      int projection, struct proj_flight *f);
+
+/* All of them: fills a from a->x0. Collective over env->tp.tp. */
 enum status block_forward(struct block_env *env, const struct block *b, struct block_acts *a);
 
 /* Fills again what backward needs of a and recomputation threw away: everything up to f, and the

@@ -90,12 +90,6 @@ static enum status norm_input(struct tp_env *env, const struct proj *w, const st
     return op_rms_apply(env->dev, h, x, &w->gain, s, env->norm);
 }
 
-/* What an in-projection adds to down(): the norm's statistic, and l of its local form. */
-struct down_norm {
-    struct tensor *s;
-    const struct tensor *l;
-};
-
 /* z and act from the arrived sum; nothing is written that stands there already. */
 static enum status finish_latents(struct tp_env *env, struct tensor *z, struct tensor *act,
                                   const struct tensor *zsum, const struct tensor *s)
@@ -107,83 +101,91 @@ static enum status finish_latents(struct tp_env *env, struct tensor *z, struct t
     return other ? op_latent_act(env->dev, act, z, env->lat) : ST_OK;
 }
 
-/* z = (sum over ranks of x A') scaled by 1/rms(s) when a statistic is given, and act = act(z).
- * x [M, in_l]. */
-static enum status down(struct tp_env *env, const struct proj *w, const struct tensor *x,
-                        struct proj_acts *a, struct tensor *act, struct down_norm norm)
+/* Begins z = sum over ranks of x A', with f->s in the first message. x [M, in_l]. */
+static enum status down_begin(struct tp_env *env, const struct proj *w, const struct tensor *x,
+                              struct proj_acts *a, struct proj_flight *f)
 {
-    size_t mark = arena_mark(env->scratch);
-    struct tensor zsum[PROJ_MAX];
+    const struct tensor *own = f->local.data ? &f->local : NULL;
     struct gemm g[PROJ_MAX] = {0};
 
-    TRY(latent_buffers(env, zsum, w->n, &a->z));
+    TRY(latent_buffers(env, f->sum, w->n, &a->z));
     for (int i = 0; i < w->n; i++)
-        g[i] = (struct gemm){.y = latent_member(env, zsum, i, w->n),
+        g[i] = (struct gemm){.y = latent_member(env, f->sum, i, w->n),
                              .a = *x,
                              .b = w->a[i],
                              .kind = GEMM_NT,
-                             .k_scale = PLANTED(PLANTED_OWN_SCALE) ? NULL : norm.l};
+                             .k_scale = PLANTED(PLANTED_OWN_SCALE) ? NULL : own};
     TRY(op_gemm(env->dev, g, w->n)); /* partial */
-    TRY(reduce_latents(env, zsum, w->n, PLANTED(PLANTED_SHARD_NORM) ? NULL : norm.s,
-                       forward_purpose(env, LEDGER_TP_FORWARD)));
+    return reduce_latents(env, f->sum, w->n, PLANTED(PLANTED_SHARD_NORM) ? NULL : f->s,
+                          forward_purpose(env, LEDGER_TP_FORWARD));
+}
+
+/* Ends it: z scaled by 1/rms(s) when there is a statistic, and act(z). */
+static enum status down_end(struct tp_env *env, const struct proj *w, struct proj_acts *a,
+                            struct proj_flight *f)
+{
     TRY(comm_wait(env->tp));
-    if (PLANTED(PLANTED_SHARD_NORM) && norm.s)
-        TRY(planted_scale(env->dev, norm.s, 0, env->tp->size, NULL));
-    if (PLANTED(PLANTED_OWN_SCALE) && norm.l)
-        TRY(planted_scale(env->dev, &zsum[0], 0, 1.0, norm.l));
+    if (PLANTED(PLANTED_SHARD_NORM) && f->s)
+        TRY(planted_scale(env->dev, f->s, 0, env->tp->size, NULL));
+    if (PLANTED(PLANTED_OWN_SCALE) && f->local.data)
+        TRY(planted_scale(env->dev, &f->sum[0], 0, 1.0, &f->local));
     for (int i = 0; i < (env->grouping ? 1 : w->n); i++) {
         struct tensor z = env->grouping ? a->z : member_cols(&a->z, i, w->n, 1);
-        struct tensor o = env->grouping ? *act : member_cols(act, i, w->n, 1);
+        struct tensor o = env->grouping ? f->act : member_cols(&f->act, i, w->n, 1);
 
-        TRY(finish_latents(env, &z, &o, &zsum[i], norm.s)); /* [M, n r] */
+        TRY(finish_latents(env, &z, &o, &f->sum[i], f->s)); /* [M, n r] */
     }
-    arena_release(env->scratch, mark);
     return ST_OK;
 }
 
-/* z and act(z) from the stream: norm, A, one message. */
-static enum status norm_down(struct tp_env *env, const struct proj *w, const struct tensor *x,
-                             struct proj_acts *a, struct tensor *act)
+/* Norm, A, one message. */
+static enum status norm_down_begin(struct tp_env *env, const struct proj *w, const struct tensor *x,
+                                   struct proj_acts *a, struct proj_flight *f)
 {
-    size_t mark = arena_mark(env->scratch);
-    struct tensor h, l, *local = env->norm_form == NORM_FORM_LOCAL ? &l : NULL;
-    struct down_norm norm = {.s = env->norm_form == NORM_FORM_SYNC ? NULL : &a->s, .l = local};
+    struct tensor h, *local = env->norm_form == NORM_FORM_LOCAL ? &f->local : NULL;
 
+    f->s = env->norm_form == NORM_FORM_SYNC ? NULL : &a->s;
     TRY(normed_input(env, &h, a, x));
     if (local)
         TRY(scratch_tokens(env, local, env->dev->wide, x->rows, env->grains, 1));
     TRY(norm_input(env, w, x, &h, &a->s, local));
-    TRY(down(env, w, &h, a, act, norm));
-    arena_release(env->scratch, mark);
-    return ST_OK;
+    return down_begin(env, w, &h, a, f);
 }
 
-static enum status in_forward(struct tp_env *env, const struct proj *w, struct proj_acts *a,
-                              const struct proj_io *io)
+/* Nothing is sent when z was kept: neither A nor the message is needed. */
+static enum status in_begin(struct tp_env *env, const struct proj *w, struct proj_acts *a,
+                            const struct proj_io *io, struct proj_flight *f)
 {
-    size_t mark = arena_mark(env->scratch);
-    struct tensor act;
-
-    TRY(lowrank_act(env, &act, a, a->z_known));
-    if (!a->z_known) /* else: z was kept, so neither A nor the message is needed */
-        TRY(norm_down(env, w, io->x, a, &act));
-    TRY(lowrank_up(env, w, &act, NULL, io->y)); /* y_i [M, out_l] */
-    arena_release(env->scratch, mark);
-    return ST_OK;
+    *f = (struct proj_flight){.mark = arena_mark(env->scratch)};
+    TRY(lowrank_act(env, &f->act, a, a->z_known));
+    return a->z_known ? ST_OK : norm_down_begin(env, w, io->x, a, f);
 }
 
-static enum status out_forward(struct tp_env *env, const struct proj *w, struct proj_acts *a,
-                               const struct proj_io *io)
+static enum status in_end(struct tp_env *env, const struct proj *w, struct proj_acts *a,
+                          const struct proj_io *io, struct proj_flight *f)
 {
-    size_t mark = arena_mark(env->scratch);
-    struct down_norm none = {0};
-    struct tensor act;
-
-    TRY(lowrank_act(env, &act, a, a->z_known));
     if (!a->z_known)
-        TRY(down(env, w, io->x, a, &act, none));
-    TRY(lowrank_up(env, w, &act, io->resid, io->y)); /* [M, d_l] */
-    arena_release(env->scratch, mark);
+        TRY(down_end(env, w, a, f));
+    TRY(lowrank_up(env, w, &f->act, NULL, io->y)); /* y_i [M, out_l] */
+    arena_release(env->scratch, f->mark);
+    return ST_OK;
+}
+
+static enum status out_begin(struct tp_env *env, const struct proj *w, struct proj_acts *a,
+                             const struct proj_io *io, struct proj_flight *f)
+{
+    *f = (struct proj_flight){.mark = arena_mark(env->scratch)};
+    TRY(lowrank_act(env, &f->act, a, a->z_known));
+    return a->z_known ? ST_OK : down_begin(env, w, io->x, a, f);
+}
+
+static enum status out_end(struct tp_env *env, const struct proj *w, struct proj_acts *a,
+                           const struct proj_io *io, struct proj_flight *f)
+{
+    if (!a->z_known)
+        TRY(down_end(env, w, a, f));
+    TRY(lowrank_up(env, w, &f->act, io->resid, io->y)); /* [M, d_l] */
+    arena_release(env->scratch, f->mark);
     return ST_OK;
 }
 
@@ -314,9 +316,11 @@ const struct tp_strategy btp_strategy = {
     .cut = btp_cut,
     .heads_cut = always,
     .ffn_cut = 1,
-    .in_forward = in_forward,
+    .in_begin = in_begin,
+    .in_end = in_end,
     .in_backward = in_backward,
-    .out_forward = out_forward,
+    .out_begin = out_begin,
+    .out_end = out_end,
     .out_backward = out_backward,
     .embed_forward = btp_embed_forward,
     .embed_backward = btp_embed_backward,

@@ -22,19 +22,28 @@ static int always(const struct tp_env *env)
     return 1;
 }
 
-static enum status in_forward(struct tp_env *env, const struct proj *w, struct proj_acts *a,
-                              const struct proj_io *io)
+/* Sends nothing: the end has nothing to do. */
+static enum status in_begin(struct tp_env *env, const struct proj *w, struct proj_acts *a,
+                            const struct proj_io *io, struct proj_flight *f)
 {
     size_t mark = arena_mark(env->scratch);
     struct gemm g[PROJ_MAX] = {0};
     struct tensor h;
 
+    (void)f;
     TRY(normed_input(env, &h, a, io->x));
     TRY(op_rms_norm(env->dev, &h, &a->s, io->x, &w->gain, env->norm));
     for (int i = 0; i < w->n; i++)
         g[i] = (struct gemm){.y = io->y[i], .a = h, .b = w->b[i], .kind = GEMM_NT};
     TRY(op_gemm(env->dev, g, w->n)); /* y_i [M, out_l] */
     arena_release(env->scratch, mark);
+    return ST_OK;
+}
+
+static enum status in_end(struct tp_env *env, const struct proj *w, struct proj_acts *a,
+                          const struct proj_io *io, struct proj_flight *f)
+{
+    (void)env, (void)w, (void)a, (void)io, (void)f;
     return ST_OK;
 }
 
@@ -77,21 +86,31 @@ static enum status out_forward_alone(struct tp_env *env, const struct proj *w,
     return op_gemm(env->dev, &g, 1);
 }
 
-static enum status out_forward(struct tp_env *env, const struct proj *w, struct proj_acts *a,
-                               const struct proj_io *io)
+static enum status out_begin(struct tp_env *env, const struct proj *w, struct proj_acts *a,
+                             const struct proj_io *io, struct proj_flight *f)
 {
-    size_t mark = arena_mark(env->scratch);
+    struct tensor *sum = &f->sum[0];
     struct gemm g = {.a = *io->x, .b = w->b[0], .kind = GEMM_NT};
 
     (void)a;
+    f->mark = arena_mark(env->scratch);
     if (env->tp->size == 1)
         return out_forward_alone(env, w, io);
-    TRY(scratch_tokens(env, &g.y, env->payload, io->y->rows, io->y->cols, 1));
+    TRY(scratch_tokens(env, sum, env->payload, io->y->rows, io->y->cols, 1));
+    g.y = *sum;
     TRY(op_gemm(env->dev, &g, 1)); /* [M, d], partial */
-    TRY(reduce_begin(env, &g.y, 1, forward_purpose(env, LEDGER_TP_FORWARD)));
+    return reduce_begin(env, sum, 1, forward_purpose(env, LEDGER_TP_FORWARD));
+}
+
+static enum status out_end(struct tp_env *env, const struct proj *w, struct proj_acts *a,
+                           const struct proj_io *io, struct proj_flight *f)
+{
+    (void)w, (void)a;
+    if (env->tp->size == 1)
+        return ST_OK;
     TRY(comm_wait(env->tp));
-    TRY(op_add(env->dev, io->y, io->resid, &g.y));
-    arena_release(env->scratch, mark);
+    TRY(op_add(env->dev, io->y, io->resid, &f->sum[0]));
+    arena_release(env->scratch, f->mark);
     return ST_OK;
 }
 
@@ -113,9 +132,11 @@ const struct tp_strategy fullrank_strategy = {
     .cut = fullrank_cut,
     .heads_cut = always,
     .ffn_cut = 1,
-    .in_forward = in_forward,
+    .in_begin = in_begin,
+    .in_end = in_end,
     .in_backward = in_backward,
-    .out_forward = out_forward,
+    .out_begin = out_begin,
+    .out_end = out_end,
     .out_backward = out_backward,
     .embed_forward = vocab_embed_forward,
     .embed_backward = vocab_embed_backward,

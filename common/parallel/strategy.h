@@ -55,6 +55,16 @@ struct proj_io {
     struct tensor *y_all;
 };
 
+/* A forward call between its begin and its end: what is on its way, and what the end wants of the
+ * begin. Scratch that the begin took is given back by the end. */
+struct proj_flight {
+    struct tensor sum[PROJ_MAX]; /* partial sums, which a message adds up over ranks       */
+    struct tensor act;           /* low rank: act(z)                                       */
+    struct tensor *s;            /* the norm's statistic in that message; NULL: none       */
+    struct tensor local;         /* the local norm's own scale; data NULL: another form    */
+    size_t mark;                 /* of scratch                                             */
+};
+
 /* Operands of a backward call: dy[i] gradients of y[i] (dy_all: all of them as one tensor);
  * in: dx the stream's gradient, added to; out: dx [M, in_l], written. */
 struct proj_grad_io {
@@ -127,13 +137,19 @@ struct tp_strategy {
     int (*heads_cut)(const struct tp_env *env);
     int ffn_cut;
 
-    /* All collective over env->tp. */
-    enum status (*in_forward)(struct tp_env *env, const struct proj *w, struct proj_acts *a,
-                              const struct proj_io *io);
+    /* All collective over env->tp. A forward call comes as a begin, after which its message is
+     * under way, and an end, which waits for it; between them the caller may do other work that
+     * neither touches what these two read and write nor uses env's communicator or scratch. */
+    enum status (*in_begin)(struct tp_env *env, const struct proj *w, struct proj_acts *a,
+                            const struct proj_io *io, struct proj_flight *f);
+    enum status (*in_end)(struct tp_env *env, const struct proj *w, struct proj_acts *a,
+                          const struct proj_io *io, struct proj_flight *f);
     enum status (*in_backward)(struct tp_env *env, const struct proj *w, struct proj *dw,
                                const struct proj_acts *a, const struct proj_grad_io *io);
-    enum status (*out_forward)(struct tp_env *env, const struct proj *w, struct proj_acts *a,
-                               const struct proj_io *io);
+    enum status (*out_begin)(struct tp_env *env, const struct proj *w, struct proj_acts *a,
+                             const struct proj_io *io, struct proj_flight *f);
+    enum status (*out_end)(struct tp_env *env, const struct proj *w, struct proj_acts *a,
+                           const struct proj_io *io, struct proj_flight *f);
     enum status (*out_backward)(struct tp_env *env, const struct proj *w, struct proj *dw,
                                 const struct proj_acts *a, const struct proj_grad_io *io);
     enum status (*embed_forward)(struct tp_env *env, const struct ends *w, struct tensor *x,

@@ -29,63 +29,70 @@ static int scatters(const struct tp_env *env, const struct proj *w)
     return env->tp->size > 1 && w->n == PROJ_MAX && heads_cut(env);
 }
 
-/* y_i = act(z_i) B_i' + resid after a sum over ranks; each member [M, out] whole. */
-static enum status up_reduced(struct tp_env *env, const struct proj *w, const struct proj_acts *a,
-                              const struct proj_io *io)
+/* Begins y_i = act(z_i) B_i' + resid, a sum over ranks; each member [M, out] whole. */
+static enum status reduce_up(struct tp_env *env, const struct proj *w, const struct proj_acts *a,
+                             const struct proj_io *io, struct proj_flight *f)
 {
     enum ledger_purpose purpose = forward_purpose(env, LEDGER_TP_FORWARD);
     int grouped = env->vanilla_form == VANILLA_FORM_STRONG;
-    size_t mark = arena_mark(env->scratch);
-    struct tensor sum[PROJ_MAX], act;
+    struct tensor *sum = f->sum;
 
-    TRY(lowrank_act(env, &act, a, 1));
+    TRY(lowrank_act(env, &f->act, a, 1));
     if (env->tp->size == 1) { /* straight to y: each value is rounded once here as below */
         for (int i = 0; i < w->n; i++)
             sum[i] = tensor_grained(io->y[i], io->y[i].row_grains, 1);
-        TRY(lowrank_up(env, w, &act, io->resid, sum));
-        arena_release(env->scratch, mark);
-        return ST_OK;
+        return lowrank_up(env, w, &f->act, io->resid, sum);
     }
     for (int i = 0; i < w->n; i++)
         TRY(scratch_tokens(env, &sum[i], env->payload, io->y[i].rows, w->b[i].rows, 1));
-    TRY(lowrank_up(env, w, &act, NULL, sum)); /* partial */
+    TRY(lowrank_up(env, w, &f->act, NULL, sum)); /* partial */
     for (int i = 0; i < (grouped ? 1 : w->n); i++)
         TRY(reduce_begin(env, &sum[i], grouped ? w->n : 1, purpose));
-    TRY(comm_wait(env->tp));
-    for (int i = 0; i < w->n; i++) {
-        if (io->resid)
-            TRY(op_add(env->dev, &io->y[i], io->resid, &sum[i]));
-        else
-            TRY(op_convert(env->dev, &io->y[i], &sum[i]));
-    }
-    arena_release(env->scratch, mark);
     return ST_OK;
 }
 
-/* This rank's heads of y_i: one reduce-scatter of [M, sum of outs] / p. */
-static enum status up_scattered(struct tp_env *env, const struct proj *w, const struct proj_acts *a,
-                                const struct proj_io *io)
+static enum status reduced(struct tp_env *env, const struct proj *w, const struct proj_io *io,
+                           const struct proj_flight *f)
 {
-    size_t mark = arena_mark(env->scratch);
+    if (env->tp->size == 1)
+        return ST_OK;
+    TRY(comm_wait(env->tp));
+    for (int i = 0; i < w->n; i++) {
+        if (io->resid)
+            TRY(op_add(env->dev, &io->y[i], io->resid, &f->sum[i]));
+        else
+            TRY(op_convert(env->dev, &io->y[i], &f->sum[i]));
+    }
+    return ST_OK;
+}
+
+/* Begins this rank's heads of y_i: one reduce-scatter of [M, sum of outs] / p. */
+static enum status scatter_up(struct tp_env *env, const struct proj *w, const struct proj_acts *a,
+                              const struct proj_io *io, struct proj_flight *f)
+{
     int64_t m = io->y_all->rows, begin = 0;
-    struct tensor sum[PROJ_MAX], act, parts, mine;
+    struct tensor whole[PROJ_MAX], parts;
 
     for (int i = 0; i < w->n; i++)
-        TRY(scratch_tokens(env, &sum[i], env->payload, m, w->b[i].rows, 1));
-    TRY(lowrank_act(env, &act, a, 1));
-    TRY(lowrank_up(env, w, &act, NULL, sum)); /* partial */
+        TRY(scratch_tokens(env, &whole[i], env->payload, m, w->b[i].rows, 1));
+    TRY(lowrank_act(env, &f->act, a, 1));
+    TRY(lowrank_up(env, w, &f->act, NULL, whole)); /* partial */
     TRY(scratch_tensor(env, &parts, env->payload, m * env->tp->size, io->y_all->cols));
-    TRY(scratch_tokens(env, &mine, env->payload, m, io->y_all->cols, 1));
+    TRY(scratch_tokens(env, &f->sum[0], env->payload, m, io->y_all->cols, 1));
     for (int i = 0; i < w->n; begin += io->y[i].cols, i++) {
         struct tensor part = tensor_cols(&parts, begin, io->y[i].cols, 1);
 
-        TRY(op_cols_split(env->dev, &part, &sum[i]));
+        TRY(op_cols_split(env->dev, &part, &whole[i]));
     }
     ledger_for(env->ledger, forward_purpose(env, LEDGER_TP_FORWARD));
-    TRY(comm_reduce_scatter(env->tp, &mine, &parts));
-    TRY(op_convert(env->dev, io->y_all, &mine));
-    arena_release(env->scratch, mark);
-    return ST_OK;
+    return comm_reduce_scatter_begin(env->tp, &f->sum[0], &parts);
+}
+
+static enum status scattered(struct tp_env *env, const struct proj_io *io,
+                             const struct proj_flight *f)
+{
+    TRY(comm_wait(env->tp));
+    return op_convert(env->dev, io->y_all, &f->sum[0]);
 }
 
 /* z_i = h A_i' on this rank's part of r: no communication. */
@@ -100,17 +107,26 @@ static enum status down(struct tp_env *env, const struct proj *w, const struct t
     return op_gemm(env->dev, g, w->n); /* [M, r_l] each */
 }
 
-static enum status in_forward(struct tp_env *env, const struct proj *w, struct proj_acts *a,
-                              const struct proj_io *io)
+static enum status in_begin(struct tp_env *env, const struct proj *w, struct proj_acts *a,
+                            const struct proj_io *io, struct proj_flight *f)
 {
-    size_t mark = arena_mark(env->scratch);
     struct tensor h;
 
+    f->mark = arena_mark(env->scratch);
     TRY(normed_input(env, &h, a, io->x));
     TRY(op_rms_norm(env->dev, &h, &a->s, io->x, &w->gain, env->norm));
     TRY(down(env, w, &h, a));
-    arena_release(env->scratch, mark);
-    return scatters(env, w) ? up_scattered(env, w, a, io) : up_reduced(env, w, a, io);
+    arena_release(env->scratch, f->mark);
+    return scatters(env, w) ? scatter_up(env, w, a, io, f) : reduce_up(env, w, a, io, f);
+}
+
+static enum status in_end(struct tp_env *env, const struct proj *w, struct proj_acts *a,
+                          const struct proj_io *io, struct proj_flight *f)
+{
+    (void)a;
+    TRY(scatters(env, w) ? scattered(env, io, f) : reduced(env, w, io, f));
+    arena_release(env->scratch, f->mark);
+    return ST_OK;
 }
 
 /* full [M, p c] = every rank's part [M, c], columns in rank order. */
@@ -134,18 +150,27 @@ static struct tensor whole_input(const struct proj_acts *a, const struct tensor 
     return whole;
 }
 
-static enum status out_forward(struct tp_env *env, const struct proj *w, struct proj_acts *a,
-                               const struct proj_io *io)
+static enum status out_begin(struct tp_env *env, const struct proj *w, struct proj_acts *a,
+                             const struct proj_io *io, struct proj_flight *f)
 {
-    size_t mark = arena_mark(env->scratch);
     struct tensor x;
 
+    f->mark = arena_mark(env->scratch);
     if (a->xg.data) /* the input lies scattered over heads */
         TRY(gather_cols(env, &a->xg, io->x, forward_purpose(env, LEDGER_TP_FORWARD)));
-    arena_release(env->scratch, mark);
+    arena_release(env->scratch, f->mark);
     x = whole_input(a, io->x);
     TRY(down(env, w, &x, a));
-    return up_reduced(env, w, a, io);
+    return reduce_up(env, w, a, io, f);
+}
+
+static enum status out_end(struct tp_env *env, const struct proj *w, struct proj_acts *a,
+                           const struct proj_io *io, struct proj_flight *f)
+{
+    (void)a;
+    TRY(reduced(env, w, io, f));
+    arena_release(env->scratch, f->mark);
+    return ST_OK;
 }
 
 /* dz_i [M, r_l] from dy_i [M, out] whole; queues dB. u [M, n r_l]. */
@@ -279,9 +304,11 @@ const struct tp_strategy vanilla_strategy = {
     .cut = vanilla_cut,
     .heads_cut = heads_cut,
     .ffn_cut = 0,
-    .in_forward = in_forward,
+    .in_begin = in_begin,
+    .in_end = in_end,
     .in_backward = in_backward,
-    .out_forward = out_forward,
+    .out_begin = out_begin,
+    .out_end = out_end,
     .out_backward = out_backward,
     .embed_forward = vocab_embed_forward,
     .embed_backward = vocab_embed_backward,
