@@ -68,6 +68,14 @@ static struct share statistics_share(const struct config *c)
     return sync ? (struct share){2, 2, 0} : (struct share){0};
 }
 
+/* Forward goes in half-batches, each with messages of its own: the same elements in all. */
+static struct share in_halves(struct share whole, const struct config *c)
+{
+    if (c->parallel.overlap == OVERLAP_ALL && c->train.micro_batch > 1)
+        whole.calls *= 2;
+    return whole;
+}
+
 static struct share recompute_share(const struct config *c)
 {
     struct share forward = block_forward_share(c), norm = statistics_share(c);
@@ -242,10 +250,10 @@ void expected_step(struct expected_row row[LEDGER_COUNT], const struct config *c
     else
         add(&row[LEDGER_ZERO], 2 + (at->share2 > 0), dp * (2 * at->share + at->share2), wide, dp,
             1);
-    put(&row[LEDGER_TP_FORWARD], block_forward_share(c), l, micros, tokens, p, wide);
+    put(&row[LEDGER_TP_FORWARD], in_halves(block_forward_share(c), c), l, micros, tokens, p, wide);
     put(&row[LEDGER_TP_BACKWARD], block_backward_share(c), l, micros, tokens, p, wide);
     put(&row[LEDGER_TP_RECOMPUTE], recompute_share(c), l, micros, tokens, p, wide);
-    put(&row[LEDGER_NORM_FORWARD], statistics_share(c), l, micros, tokens, p, wide);
+    put(&row[LEDGER_NORM_FORWARD], in_halves(statistics_share(c), c), l, micros, tokens, p, wide);
     put(&row[LEDGER_NORM_BACKWARD], statistics_share(c), l, micros, tokens, p, wide);
     put(&row[LEDGER_EMBED], embed_share(c), h.first, micros, tokens, p, wide);
     put(&row[LEDGER_HEAD], head_share(c), h.last, micros, tokens, p, wide);

@@ -36,11 +36,12 @@ static const struct subject subjects[] = {
 static const char *const manners[] = {
     "parallel.tp=2 parallel.dp=1 train.micro_batch=1",
     "parallel.tp=1 parallel.dp=2 train.micro_batch=2 parallel.zero=1",
-    "parallel.tp=2 parallel.dp=2 parallel.recompute=block train.micro_batch=1",
+    "parallel.tp=2 parallel.dp=2 parallel.recompute=block train.micro_batch=1 "
+    "parallel.overlap=off",
     "parallel.tp=1 parallel.dp=1 parallel.recompute=block run.threads=2",
     "parallel.tp=2 parallel.dp=1 parallel.recompute=none run.threads=2 train.micro_batch=4",
     "parallel.pp=2 parallel.tp=2 parallel.dp=1 parallel.schedule=zb-h1 "
-    "parallel.recompute=none train.micro_batch=1",
+    "parallel.recompute=none train.micro_batch=2 parallel.overlap=all",
     "parallel.pp=2 parallel.tp=1 parallel.dp=2 parallel.zero=1 train.micro_batch=2",
     "parallel.pp=2 parallel.tp=1 parallel.dp=2 parallel.schedule=interleaved "
     "parallel.virtual_stages=2 train.micro_batch=1",
@@ -122,6 +123,7 @@ static void factors(char *out, size_t size, const struct table *t, struct box b,
     static const char *const recompute[] = {"none", "elementwise", "block", "bottleneck"};
     int order = (k + k / 4) % 4, mode = (k / 2 + k / 3) % (t->s->bottleneck ? 4 : 3);
     int also = t->s->also && k % 3 == 1;
+    static const char *const overlap[] = {"all", "backward", "off"};
     int share = 8 / b.dp, micro = 1 << (k + k / 5) % 3;
 
     if (order == 3 && (b.pp == 1 || b.pp > 4)) /* eight blocks: two runs on four stages */
@@ -131,10 +133,10 @@ static void factors(char *out, size_t size, const struct table *t, struct box b,
     snprintf(out, size,
              "parallel.tp=%d parallel.pp=%d parallel.dp=%d parallel.zero=%d train.micro_batch=%d "
              "parallel.schedule=%s parallel.virtual_stages=%d parallel.recompute=%s "
-             "parallel.bucket=%d%s%s",
+             "parallel.bucket=%d parallel.overlap=%s%s%s",
              b.tp, b.pp, b.dp, k % 2, micro ? micro : 1, orders[order], order == 3 ? 2 : 1,
-             recompute[order == 2 ? mode % 2 : mode], k / 2 % 2, also ? " " : "",
-             also ? t->s->also : "");
+             recompute[order == 2 ? mode % 2 : mode], k / 2 % 2,
+             overlap[micro > 1 ? k % 3 : 1 + k % 2], also ? " " : "", also ? t->s->also : "");
 }
 
 /* Pairs of values that the counters leave out. Without grouping bf16 has other bits: each product

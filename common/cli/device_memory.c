@@ -61,8 +61,8 @@ static int communicators(const struct config *cfg)
     const struct config_parallel *p = &cfg->parallel;
     int edges = p->pp == 1 ? 0 : p->pp == 2 && p->virtual_stages == 1 ? 1 : 2;
 
-    return (p->tp > 1) + (p->dp > 1) + (p->pp > 1) + (p->pp > 1 && cfg->model.tied) +
-           edges * PIPE_DIRECTIONS;
+    return (p->tp > 1) * (1 + (p->overlap == OVERLAP_ALL)) + (p->dp > 1) + (p->pp > 1) +
+           (p->pp > 1 && cfg->model.tied) + edges * PIPE_DIRECTIONS;
 }
 
 enum status device_memory_beside(struct memory_beside *beside, const struct config *cfg)

@@ -31,7 +31,8 @@ static enum status print_memory(const struct config *cfg, const struct step_memo
     print_row("kept activations", m->acts);
     print_row("scratch", m->scratch);
     print_row("batch", m->batch);
-    print_row("messages under way", m->tp_staging + m->dp_staging + m->pp_staging);
+    print_row("messages under way",
+              m->tp_staging + m->dp_staging + m->pp_staging + m->second_staging);
     print_row("bf16 operands, widened", m->widened);
     print_row("cuBLASLt's workspace", beside.products);
     print_row("scratch of operations", beside.scratch);

@@ -316,6 +316,11 @@ static enum status check_batch(const struct config *cfg)
                     " sequences of a rank (train.batch %" N " / parallel.dp %" N
                     "): set train.micro_batch=0 for all at once, or a divisor of %" N,
                     t->micro_batch, share, t->batch, dp, share);
+    if (cfg->parallel.overlap == OVERLAP_ALL && cfg->parallel.tp > 1 && t->micro_batch == 1)
+        return fail(ST_ECONFIG,
+                    "parallel.overlap all sends a micro-batch forward in two halves, but "
+                    "train.micro_batch is 1 sequence: set train.micro_batch to 2 or more, or "
+                    "parallel.overlap=backward");
     return ST_OK;
 }
 

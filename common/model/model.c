@@ -353,6 +353,7 @@ void model_env(struct block_env *env, const struct model *m)
     env->tp.vanilla_form =
         c->parallel.vanilla == VANILLA_STRONG ? VANILLA_FORM_STRONG : VANILLA_FORM_RELEASED;
     env->tp.grouping = c->parallel.grouping;
+    env->tp.exposed = c->parallel.overlap == OVERLAP_OFF;
     env->tp.grains = m->shape.grains;
 }
 

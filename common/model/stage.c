@@ -83,6 +83,7 @@ enum status stage_open_run(struct stage *s, struct model *m, const struct tp_env
                            struct arena *state, const struct stage_run *run, int64_t positions)
 {
     set_env(s, m, from);
+    s->halves = run->halves;
     model_chunk(m, run->chunk, &s->begin, &s->end);
     s->embeds = s->begin == 0;
     s->heads = s->end == m->cfg->model.layers;
@@ -126,8 +127,21 @@ void stage_use(struct stage *s, int slot)
     s->x_end = s->block[s->end - 1].x2;
 }
 
+/* Whoever looks at a block's activations wants all of them at once. */
+static int in_halves(const struct stage *s)
+{
+    return !s->sight && halves_apply(&s->halves, &s->env, s->env.tp.samples);
+}
+
 static enum status forward_blocks(struct stage *s)
 {
+    struct halves_run run = {
+        .block = &s->model->blocks[s->begin], .acts = &s->block[s->begin], .n = s->end - s->begin};
+
+    if (in_halves(s)) {
+        run.seq = run.acts->x0.rows / s->env.tp.samples;
+        return halves_forward(&s->halves, &s->env, &run);
+    }
     for (int64_t i = s->begin; i < s->end; i++) {
         TRY(block_forward(&s->env, &s->model->blocks[i], &s->block[i]));
         if (s->sight)

@@ -10,6 +10,7 @@
 #ifndef COMMON_MODEL_STAGE_H
 #define COMMON_MODEL_STAGE_H
 
+#include "common/model/halves.h"
 #include "common/model/model.h"
 
 /* Sees the activations of each block in turn while stage_forward runs. Errors end the forward. */
@@ -41,6 +42,7 @@ struct stage {
     int slots;
     struct arena *acts;       /* of the slot in use                           */
     struct block_acts *block; /* of the slot in use: one a layer of the model */
+    struct halves halves;     /* parallel.overlap: all                        */
     struct tensor rope_table;
     struct tensor x_end;             /* the stream after the last block: [M, stream] */
     struct tensor dx;                /* its gradient on the way back                 */
@@ -71,6 +73,7 @@ struct stage_run {
     const struct tensor *table; /* the rotary table; NULL: take one, as stage_open does     */
     struct arena *acts;         /* slots of slot_bytes each; not looked at when planning    */
     size_t slot_bytes;          /* 0: planning                                              */
+    struct halves halves;
 };
 
 /* Sets up s over chunk run->chunk of m. Errors: ST_ENOMEM. */

@@ -101,7 +101,7 @@ static enum status finish_latents(struct tp_env *env, struct tensor *z, struct t
     return other ? op_latent_act(env->dev, act, z, env->lat) : ST_OK;
 }
 
-/* Begins z = sum over ranks of x A', with f->s in the first message. x [M, in_l]. */
+/* Begins z = sum over ranks of x A', with f->s, if there is one, in the first message. x [M, in_l]. */
 static enum status down_begin(struct tp_env *env, const struct proj *w, const struct tensor *x,
                               struct proj_acts *a, struct proj_flight *f)
 {
@@ -116,7 +116,8 @@ static enum status down_begin(struct tp_env *env, const struct proj *w, const st
                              .kind = GEMM_NT,
                              .k_scale = PLANTED(PLANTED_OWN_SCALE) ? NULL : own};
     TRY(op_gemm(env->dev, g, w->n)); /* partial */
-    return reduce_latents(env, f->sum, w->n, PLANTED(PLANTED_SHARD_NORM) ? NULL : f->s,
+    return reduce_latents(env, f->sum, w->n,
+                          f->s.data && !PLANTED(PLANTED_SHARD_NORM) ? &f->s : NULL,
                           forward_purpose(env, LEDGER_TP_FORWARD));
 }
 
@@ -124,16 +125,18 @@ static enum status down_begin(struct tp_env *env, const struct proj *w, const st
 static enum status down_end(struct tp_env *env, const struct proj *w, struct proj_acts *a,
                             struct proj_flight *f)
 {
+    struct tensor *s = f->s.data ? &f->s : NULL;
+
     TRY(comm_wait(env->tp));
-    if (PLANTED(PLANTED_SHARD_NORM) && f->s)
-        TRY(planted_scale(env->dev, f->s, 0, env->tp->size, NULL));
+    if (PLANTED(PLANTED_SHARD_NORM) && s)
+        TRY(planted_scale(env->dev, s, 0, env->tp->size, NULL));
     if (PLANTED(PLANTED_OWN_SCALE) && f->local.data)
         TRY(planted_scale(env->dev, &f->sum[0], 0, 1.0, &f->local));
     for (int i = 0; i < (env->grouping ? 1 : w->n); i++) {
         struct tensor z = env->grouping ? a->z : member_cols(&a->z, i, w->n, 1);
         struct tensor o = env->grouping ? f->act : member_cols(&f->act, i, w->n, 1);
 
-        TRY(finish_latents(env, &z, &o, &f->sum[i], f->s)); /* [M, n r] */
+        TRY(finish_latents(env, &z, &o, &f->sum[i], s)); /* [M, n r] */
     }
     return ST_OK;
 }
@@ -144,7 +147,8 @@ static enum status norm_down_begin(struct tp_env *env, const struct proj *w, con
 {
     struct tensor h, *local = env->norm_form == NORM_FORM_LOCAL ? &f->local : NULL;
 
-    f->s = env->norm_form == NORM_FORM_SYNC ? NULL : &a->s;
+    if (env->norm_form != NORM_FORM_SYNC)
+        f->s = a->s;
     TRY(normed_input(env, &h, a, x));
     if (local)
         TRY(scratch_tokens(env, local, env->dev->wide, x->rows, env->grains, 1));

@@ -82,8 +82,7 @@ static enum status head_input_backward(struct tp_env *env, const struct ends *w,
         TRY(scratch_tensor(env, &parts, dh->dtype, m * env->tp->size, io->x->cols));
         TRY(scratch_tokens(env, &sum, dh->dtype, m, io->x->cols, 1));
         TRY(op_cols_split(env->dev, &parts, dh));
-        ledger_for(env->ledger, LEDGER_HEAD);
-        TRY(comm_reduce_scatter_begin(env->tp, &sum, &parts));
+        TRY(scatter_begin(env, &sum, &parts, LEDGER_HEAD));
     }
     TRY(wgrad_run(&env->wgrad, env->dev, env->plan));
     TRY(comm_wait(env->tp));

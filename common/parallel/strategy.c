@@ -27,7 +27,16 @@ enum ledger_purpose forward_purpose(const struct tp_env *env, enum ledger_purpos
 enum status reduce_begin(struct tp_env *env, struct tensor *t, int n, enum ledger_purpose p)
 {
     ledger_for(env->ledger, p);
-    return comm_all_reduce_begin(env->tp, t, n);
+    TRY(comm_all_reduce_begin(env->tp, t, n));
+    return env->exposed ? comm_wait(env->tp) : ST_OK;
+}
+
+enum status scatter_begin(struct tp_env *env, struct tensor *out, const struct tensor *in,
+                          enum ledger_purpose p)
+{
+    ledger_for(env->ledger, p);
+    TRY(comm_reduce_scatter_begin(env->tp, out, in));
+    return env->exposed ? comm_wait(env->tp) : ST_OK;
 }
 
 struct tensor member_cols(const struct tensor *t, int i, int n, int32_t grains)

@@ -60,7 +60,7 @@ struct proj_io {
 struct proj_flight {
     struct tensor sum[PROJ_MAX]; /* partial sums, which a message adds up over ranks       */
     struct tensor act;           /* low rank: act(z)                                       */
-    struct tensor *s;            /* the norm's statistic in that message; NULL: none       */
+    struct tensor s;             /* the norm's statistic in that message; data NULL: none  */
     struct tensor local;         /* the local norm's own scale; data NULL: another form    */
     size_t mark;                 /* of scratch                                             */
 };
@@ -87,6 +87,7 @@ struct tp_env {
     enum vanilla_form vanilla_form;
     int grouping;    /* members of a group share a message                      */
     int recomputing; /* forward runs again inside backward                      */
+    int exposed;     /* messages are waited for where they begin: none flies    */
     int32_t samples; /* sequences of this micro-batch: row grains of tokens     */
     int32_t grains;  /* of each cut dimension on this rank                      */
     const struct sample_plan *plan;
@@ -175,8 +176,12 @@ enum status scratch_tensor(struct tp_env *env, struct tensor *t, enum dtype dt, 
 enum status scratch_tokens(struct tp_env *env, struct tensor *t, enum dtype dt, int64_t rows,
                            int64_t cols, int32_t col_grains);
 
-/* t begun with purpose p of the ledger; waits are the caller's. */
+/* t begun with purpose p of the ledger; waits are the caller's (env->exposed: done here before). */
 enum status reduce_begin(struct tp_env *env, struct tensor *t, int n, enum ledger_purpose p);
+
+/* The same of a reduce-scatter. */
+enum status scatter_begin(struct tp_env *env, struct tensor *out, const struct tensor *in,
+                          enum ledger_purpose p);
 
 /* t = what arrived in the payload's type, in the activations' type: the same tensor when they are
  * one type, else a rounded copy in scratch. */

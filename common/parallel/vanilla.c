@@ -84,8 +84,7 @@ static enum status scatter_up(struct tp_env *env, const struct proj *w, const st
 
         TRY(op_cols_split(env->dev, &part, &whole[i]));
     }
-    ledger_for(env->ledger, forward_purpose(env, LEDGER_TP_FORWARD));
-    return comm_reduce_scatter_begin(env->tp, &f->sum[0], &parts);
+    return scatter_begin(env, &f->sum[0], &parts, forward_purpose(env, LEDGER_TP_FORWARD));
 }
 
 static enum status scattered(struct tp_env *env, const struct proj_io *io,
@@ -272,8 +271,7 @@ static enum status input_gradient(struct tp_env *env, struct tensor *dx, struct 
         TRY(scratch_tensor(env, &parts, sum->dtype, sum->rows * env->tp->size, dx->cols));
         TRY(scratch_tokens(env, &mine, sum->dtype, sum->rows, dx->cols, 1));
         TRY(op_cols_split(env->dev, &parts, sum));
-        ledger_for(env->ledger, LEDGER_TP_BACKWARD);
-        TRY(comm_reduce_scatter_begin(env->tp, &mine, &parts));
+        TRY(scatter_begin(env, &mine, &parts, LEDGER_TP_BACKWARD));
     } else {
         TRY(reduce_begin(env, sum, 1, LEDGER_TP_BACKWARD));
     }

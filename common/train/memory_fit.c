@@ -10,7 +10,7 @@ enum { BATCH_MAX = 1 << 24 }; /* of train.batch */
 size_t step_memory_bytes(const struct step_memory *m)
 {
     return m->state + m->grads + m->acts + m->scratch + m->batch + m->tp_staging + m->dp_staging +
-           m->pp_staging + m->widened;
+           m->pp_staging + m->second_staging + m->widened;
 }
 
 size_t memory_beside_bytes(const struct memory_beside *beside)

@@ -128,6 +128,8 @@ enum status place_groups_open(struct step_place *at, const struct config *cfg, s
     TRY(host_split(&at->tp_host, job, m.pp_rank * m.dp + m.dp_rank, m.tp_rank));
     TRY(host_split(&at->dp_host, job, m.pp_rank * m.tp + m.tp_rank, m.dp_rank));
     TRY(comm_create(&at->tp, at->dev, at->tp_host, at->ledger));
+    if (cfg->parallel.overlap == OVERLAP_ALL)
+        TRY(comm_create(&at->second, at->dev, at->tp_host, at->ledger));
     TRY(comm_create(&at->dp, at->dev, at->dp_host, at->ledger));
     return open_pipeline(at, cfg, job, &m);
 }
@@ -159,6 +161,7 @@ void place_groups_close(struct step_place *at)
     while (n > 0)
         comm_destroy(c[--n]);
     comm_destroy(at->tp);
+    comm_destroy(at->second);
     comm_destroy(at->dp);
     host_free(at->tp_host);
     host_free(at->dp_host);

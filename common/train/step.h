@@ -18,8 +18,10 @@
 struct step_memory {
     size_t state, grads, acts, scratch, batch;
     size_t slot;                               /* of acts: of one micro-batch in one chunk      */
+    size_t half;                               /* of scratch: of a half-batch (overlap: all)    */
     size_t tp_staging, dp_staging, pp_staging; /* payload under way at once: comm_reserve;
                                                 * pp: the largest of a pipeline's groups        */
+    size_t second_staging;                     /* of the second half-batch                      */
     size_t widened; /* ref, bf16: operands of one product in float32; taken when first needed     */
 };
 
@@ -31,6 +33,7 @@ enum { STEP_EVALUATES, STEP_TRAINS, STEP_GRADIENTS };
 struct step_place {
     struct device *dev;
     struct comm *tp, *dp;
+    struct comm *second;     /* the ranks of tp again, with overlap: all; NULL: forward is one    */
     struct comm *pp;         /* the stages of this replica                                    */
     struct comm *ends;       /* its first and last, when a tied matrix stands on both         */
     struct pipe_edges edges; /* to its neighbours                                             */

@@ -89,6 +89,8 @@ static enum status arenas_open(struct step *s)
     if (s->planned)
         return ST_OK;
     TRY(comm_reserve(s->at.tp, s->memory.tp_staging));
+    if (s->at.second)
+        TRY(comm_reserve(s->at.second, s->memory.second_staging));
     TRY(comm_reserve(s->at.dp, s->memory.dp_staging));
     return reserve_pipeline(s);
 }
@@ -192,7 +194,8 @@ static enum status open_chunks(struct step *s)
                                 .put_off = s->cfg->parallel.schedule == PIPELINE_ZB_H1,
                                 .table = i > 0 ? &s->chunk[0].rope_table : NULL,
                                 .acts = &s->acts,
-                                .slot_bytes = s->memory.slot};
+                                .slot_bytes = s->memory.slot,
+                                .halves = {.second = s->at.second, .bytes = s->memory.half}};
 
         TRY(stage_open_run(&s->chunk[i], &s->model, &env, &s->state, &run, s->positions));
         s->chunk[i].dx_memory = s->dx;

@@ -37,23 +37,27 @@ static size_t pipeline_peak(const struct step_place *at)
 static struct step_memory measured(const struct step *s)
 {
     int staged = s->cfg->run.backend == BACKEND_REF;
-    size_t slot = 0, slots = 0;
+    size_t slot = 0, slots = 0, half = 0;
+    const struct comm *second = s->at.second;
 
     for (int i = 0; i < s->chunks; i++) {
         size_t peak = stage_slot_peak(&s->chunk[i]);
 
         slot = peak > slot ? peak : slot;
         slots += (size_t)s->chunk[i].slots;
+        half = s->chunk[i].halves.bytes > half ? s->chunk[i].halves.bytes : half;
     }
     return (struct step_memory){.state = s->state.peak,
                                 .grads = s->grads.peak,
                                 .acts = slot * slots,
                                 .slot = slot,
                                 .scratch = s->scratch.peak,
+                                .half = half,
                                 .batch = s->batch.peak,
                                 .tp_staging = staged ? record_comm_peak(s->at.tp) : 0,
                                 .dp_staging = staged ? record_comm_peak(s->at.dp) : 0,
                                 .pp_staging = staged ? pipeline_peak(&s->at) : 0,
+                                .second_staging = staged && second ? record_comm_peak(second) : 0,
                                 .widened = staged ? record_widened(s->at.dev) : 0};
 }
 
@@ -89,6 +93,8 @@ static enum status record_groups(struct step_place *at, const struct config *cfg
     int round = cfg->parallel.virtual_stages > 1, last = m->pp - 1;
 
     TRY(record_comm(&at->tp, at->dev, m->tp_rank, m->tp, at->ledger));
+    if (cfg->parallel.overlap == OVERLAP_ALL)
+        TRY(record_comm(&at->second, at->dev, m->tp_rank, m->tp, at->ledger));
     TRY(record_comm(&at->dp, at->dev, m->dp_rank, m->dp, at->ledger));
     TRY(record_comm(&at->pp, at->dev, m->pp_rank, m->pp, at->ledger));
     if (m->pp == 1)
@@ -103,6 +109,7 @@ static enum status record_groups(struct step_place *at, const struct config *cfg
 static void close_groups(struct step_place *at)
 {
     comm_destroy(at->tp);
+    comm_destroy(at->second);
     comm_destroy(at->dp);
     comm_destroy(at->pp);
     comm_destroy(at->ends);

@@ -39,6 +39,8 @@ static const struct trial trials[] = {
     {4, {"parallel.pp=2", "parallel.zero=1"}, {1, 2, 1}, 5000},
     {4, {"parallel.pp=4", "model.layer=full"}, {1, 1, 1}, 6000},
     {4, {"parallel.pp=2", "parallel.strategy=vanilla"}, {2, 1, 1}, 5000},
+    {4, {"parallel.overlap=all", "parallel.recompute=none"}, {4, 1, 0}, 5000},
+    {4, {"parallel.overlap=all", "model.layer=full", "parallel.recompute=block"}, {2, 2, 0}, 5000},
     {4, /* the last stage is the fullest */
      {"parallel.pp=4", "parallel.schedule=gpipe", "model.vocab=4000", "parallel.recompute=block"},
      {1, 1, 1},
@@ -63,7 +65,7 @@ static size_t reached(const struct step *s)
         slots += (size_t)s->chunk[i].slots;
     }
     return s->state.peak + s->grads.peak + slot * slots + s->scratch.peak + s->batch.peak +
-           m->tp_staging + m->dp_staging + m->pp_staging;
+           m->tp_staging + m->dp_staging + m->pp_staging + m->second_staging;
 }
 
 /* The most that a rank reaches in a real step with micro-batches of n. */
