@@ -102,7 +102,8 @@ if [ "$gpus" -lt 2 ] || [ "$MPIRUN" = no ]; then
 fi
 ! part repeats || ends_well "a shadow of two ranks" 2 train "$t" parallel.tp=2 train.steps=4 \
     shadow.every=2 shadow.stop=on
-for words in "parallel.tp=2 train.precision=bf16" "parallel.dp=2 train.micro_batch=2" \
+for words in "parallel.tp=2 train.precision=bf16" \
+    "parallel.tp=2 parallel.overlap=all train.micro_batch=4" "parallel.dp=2 train.micro_batch=2" \
     "parallel.dp=2 parallel.zero=1 train.precision=bf16" "parallel.pp=2 train.micro_batch=2"; do
     part graphs || break
     # shellcheck disable=SC2086 # words
