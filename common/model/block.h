@@ -34,13 +34,16 @@ struct block_env {
 };
 
 /* The projections of a block in their order. Forward is, for each of them, a begin, which leaves a
- * message under way, and an end. begin: what comes before that message. end: waits for it, and does
- * what follows up to the next projection. f lives from one to the other; in between another
- * micro-batch may begin or end, in an env with a communicator and scratch of its own. Collective
- * over env->tp.tp. */
+ * message under way, and an end. Between the two another micro-batch may begin or end, in an env
+ * with a communicator and scratch of its own. */
 enum { BLOCK_QKV, BLOCK_WO, BLOCK_GATE_UP, BLOCK_DOWN, BLOCK_PROJECTIONS };
+
+/* What comes before a projection's message, and the message's begin; f is for block_end. Collective
+ * over env->tp.tp. */
 enum status block_begin(struct block_env *env, const struct block *b, struct block_acts *a,
                         int projection, struct proj_flight *f);
+
+/* Waits for it and does what follows: o after q, k and v, f after gate and up. */
 enum status block_end(struct block_env *env, const struct block *b, struct block_acts *a,
                       int projection, struct proj_flight *f);
 

@@ -101,7 +101,8 @@ static enum status finish_latents(struct tp_env *env, struct tensor *z, struct t
     return other ? op_latent_act(env->dev, act, z, env->lat) : ST_OK;
 }
 
-/* Begins z = sum over ranks of x A', with f->s, if there is one, in the first message. x [M, in_l]. */
+/* Begins z = sum over ranks of x A', with f->s, if there is one, in the first message.
+ * x [M, in_l]. */
 static enum status down_begin(struct tp_env *env, const struct proj *w, const struct tensor *x,
                               struct proj_acts *a, struct proj_flight *f)
 {
