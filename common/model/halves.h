@@ -8,9 +8,9 @@
  *     begin h0, begin k0, end h0 begin h1, end k0 begin k1, ..., end h, end k
  *
  * The message of h flies during a whole leg of k, and the other way round. The halves are rows of
- * the same activations: backward sees one micro-batch and computes each weight gradient once. A half
- * has a communicator and scratch of its own. With rows cut into sequences (layout_exact) the bits
- * are those of forward in one piece.
+ * the same activations: backward sees one micro-batch and computes each weight gradient once. Each
+ * half has a communicator and scratch of its own. With rows cut into sequences (layout_exact) the
+ * bits are those of forward in one piece.
  */
 #ifndef COMMON_MODEL_HALVES_H
 #define COMMON_MODEL_HALVES_H
