@@ -19,7 +19,8 @@ struct trace_span {
     int track;                   /* 0, or 1 + place in struct trace, comm */
     const char *key[TRACE_ARGS]; /* "bytes" ...; NULL: no more */
     int64_t value[TRACE_ARGS];
-    const char *purpose; /* of a collective; else NULL */
+    const char *purpose;      /* of a collective; else NULL */
+    const struct comm *waits; /* of a wait: for what was begun on it; else NULL */
 };
 
 struct trace {
@@ -54,5 +55,26 @@ void trace_message_begun(struct comm *c, int64_t elements, int64_t wire_bytes);
  * is process r. Collective over the job; all ranks return the same status. Errors: ST_EIO,
  * ST_ENOMEM, what failed while spans were recorded. */
 enum status trace_write(struct trace *t, struct host *job, const char *path);
+
+/* What the messages of a purpose cost a rank. */
+struct trace_row {
+    int64_t messages;
+    double under_way; /* seconds, each from its begin to its end, hidden or not             */
+    double exposed;   /* seconds that the rank's work waited for them                       */
+};
+
+struct trace_sum {
+    struct trace_row row[LEDGER_COUNT];
+    double seconds; /* of the spans of kind "step" */
+};
+
+/* Adds up the spans so far. Waits for the device. Local. Errors: ST_ENOMEM, what failed while spans
+ * were recorded. */
+enum status trace_sum(struct trace_sum *sum, const struct trace *t);
+
+/* Writes a table to the log, means over the ranks of a step of `steps`: messages, ms under way and
+ * exposed, the share of the time; exposed in a pipeline's sends and receives is its bubble.
+ * Collective over the job; errors as trace_sum. */
+enum status trace_print(const struct trace *t, struct host *job, int64_t steps);
 
 #endif

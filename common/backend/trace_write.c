@@ -1,6 +1,6 @@
 /* Profiles as files: each rank writes its spans as text, rank 0 puts them together. */
 #include "common/backend/device.h"
-#include "common/backend/trace.h"
+#include "common/backend/trace_spans.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -58,20 +58,14 @@ static double micro(double seconds)
     return round(1e10 * seconds) / 1e4;
 }
 
-/* A collective begins when the rank's work reached it, and not before the one in front of it on
- * the same communicator had ended. */
 static enum status put_spans(FILE *out, const struct trace *t, const double *at, int rank)
 {
     double free_at[TRACE_TRACKS + 1] = {0};
 
     for (int64_t i = 0; i < t->spans; i++) {
         const struct trace_span *s = &t->span[i];
-        double begin = micro(at[s->begin]), end = micro(at[s->end]);
+        double begin = micro(trace_begin(s, at, free_at)), end = micro(at[s->end]);
 
-        if (s->track > 0) {
-            begin = fmin(fmax(begin, free_at[s->track]), end);
-            free_at[s->track] = end;
-        }
         TRY(put(out, json_pack("{s:s, s:s, s:s, s:f, s:f, s:i, s:i, s:o}", "name", s->name, "cat",
                                s->kind, "ph", "X", "ts", begin, "dur", end - begin, "pid", rank,
                                "tid", s->track, "args", args_of(s))));
@@ -81,14 +75,12 @@ static enum status put_spans(FILE *out, const struct trace *t, const double *at,
 
 static enum status rank_text(char **text, size_t *bytes, struct trace *t, int rank)
 {
-    double *at = malloc((size_t)t->moments * sizeof *at);
+    double *at = NULL;
     FILE *out = open_memstream(text, bytes);
-    enum status st = at && out ? ST_OK : fail(ST_ENOMEM, "no memory for the text of a profile");
+    enum status st = out ? ST_OK : fail(ST_ENOMEM, "no memory for the text of a profile");
 
-    if (st == ST_OK && t->failed != ST_OK)
-        st = fail(t->failed, "the profile is not whole: %s", t->message);
     if (st == ST_OK)
-        st = device_stamps(t->dev, at, t->moments);
+        st = trace_moments(&at, t);
     if (st == ST_OK)
         st = put_names(out, t, rank);
     if (st == ST_OK)

@@ -89,6 +89,7 @@ static enum status end_profile(struct trainer *t, int over)
     TRY(trace_write(t->trace, t->job, path));
     log_info("profile    steps %lld to %lld in %s (chrome://tracing, Perfetto)",
              (long long)p->first, (long long)t->done, path);
+    TRY(trace_print(t->trace, t->job, t->done - p->first + 1));
     trace_stop(t->trace);
     t->trace = NULL;
     return ST_OK;

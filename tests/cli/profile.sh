@@ -17,6 +17,8 @@ expect "no file" test ! -e "$trace"
 ends_well "steps 2 and 3" 2 train "$t" train.steps=5 profile.first=2 profile.last=3
 expect "where it is" grep -q '^profile  *steps 2 to 3 in .*/run/trace.json' "$dir/out"
 same "these steps" "$(steps)" "2 3 "
+expect "what its messages cost" grep -q "^dp gradients  *[0-9.]* .*%" "$dir/out"
+expect "and all of them" grep -q "^all  .* ms; means over ranks" "$dir/out"
 expect "a process for each rank" grep -q '"pid":1' "$trace"
 expect "no third" test "$(grep -c '"pid":2' "$trace")" = 0
 ends_well "one step" 1 train "$t" train.steps=3 profile.first=3
