@@ -174,7 +174,7 @@ enum status comm_wait(struct comm *c)
     enum status st;
 
     if (c->size > 1)
-        trace_open(c->dev, (struct trace_span){.name = "wait", .kind = "wait", .waits = c});
+        trace_wait(c);
     st = c->be->comm->wait(c);
     if (c->size > 1)
         trace_close(c->dev);

@@ -109,6 +109,15 @@ static int track_of(struct trace *t, const struct comm *c)
     return t->tracks;
 }
 
+void trace_wait(struct comm *c)
+{
+    struct trace *t = c->dev ? c->dev->trace : NULL;
+
+    if (t && recording(c->dev))
+        trace_open(c->dev,
+                   (struct trace_span){.name = "wait", .kind = "wait", .of = track_of(t, c)});
+}
+
 void trace_message(struct comm *c, const char *name)
 {
     struct trace *t = c->dev ? c->dev->trace : NULL;

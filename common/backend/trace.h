@@ -17,10 +17,10 @@ struct trace_span {
     const char *name, *kind;     /* "gemm", "op"; static texts */
     int64_t begin, end;          /* numbers of moments */
     int track;                   /* 0, or 1 + place in struct trace, comm */
+    int of;                      /* a wait: the track of what it waits for; else 0 */
     const char *key[TRACE_ARGS]; /* "bytes" ...; NULL: no more */
     int64_t value[TRACE_ARGS];
-    const char *purpose;      /* of a collective; else NULL */
-    const struct comm *waits; /* of a wait: for what was begun on it; else NULL */
+    const char *purpose; /* of a collective; else NULL */
 };
 
 struct trace {
@@ -46,6 +46,9 @@ void trace_stop(struct trace *t);
  * Without dev->trace nothing happens. What fails is kept for trace_write. */
 void trace_open(struct device *dev, struct trace_span what);
 void trace_close(struct device *dev);
+
+/* A span of track 0 begins in which the rank waits for all that was begun on c. */
+void trace_wait(struct comm *c);
 
 /* A collective called name is about to begin on c; it has begun, and is that large. */
 void trace_message(struct comm *c, const char *name);

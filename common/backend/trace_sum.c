@@ -46,15 +46,6 @@ static int purpose_of(const struct trace_span *s)
     return p;
 }
 
-static int track_of(const struct trace *t, const struct comm *c)
-{
-    int i = 0;
-
-    while (i < t->tracks && t->comm[i] != c)
-        i++;
-    return i < t->tracks ? i + 1 : 0;
-}
-
 /* A wait counts for what is under way on its communicator, in equal parts when that has several
  * purposes. */
 static void add_wait(struct trace_sum *sum, unsigned *flying, double seconds)
@@ -81,8 +72,8 @@ enum status trace_sum(struct trace_sum *sum, const struct trace *t)
 
         if (!strcmp(s->kind, "step"))
             sum->seconds += seconds;
-        if (s->waits)
-            add_wait(sum, &flying[track_of(t, s->waits)], seconds);
+        if (s->of)
+            add_wait(sum, &flying[s->of], seconds);
         if (p == LEDGER_COUNT)
             continue;
         sum->row[p].messages++;
