@@ -1,12 +1,11 @@
 #include "common/cli/bench.h"
 
 #include "common/base/log.h"
-#include "common/base/rng.h"
+#include "common/base/text.h"
 #include "common/cli/blas_kernel.h"
 #include "common/cli/commands.h"
 #include "common/cli/options.h"
 #include "common/cli/yaml.h"
-#include "common/tokenizer/tokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -33,85 +32,11 @@ double bench_median(double *values, int n)
     return n % 2 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
 }
 
-/* ---- cases ---- */
-
-static enum status random_batch(struct bench_case *c)
-{
-    size_t n = (size_t)((c->step.end - c->step.begin) * c->cfg.train.seq);
-    struct rng_key key = rng_key(1, RNG_TEST, (uint64_t)c->step.begin);
-
-    c->tokens = malloc(n * sizeof *c->tokens);
-    c->targets = malloc(n * sizeof *c->targets);
-    if (!c->tokens || !c->targets)
-        return fail(ST_ENOMEM, "no memory for %zu random tokens", n);
-    for (size_t i = 0; i < n; i++) {
-        c->tokens[i] = (int32_t)rng_below(&key, 2 * i, (uint64_t)c->cfg.model.vocab);
-        c->targets[i] = (int32_t)rng_below(&key, 2 * i + 1, (uint64_t)c->cfg.model.vocab);
-    }
-    return ST_OK;
-}
-
-static enum status settle(struct bench_case *c, int ranks)
-{
-    struct tokenizer t;
-
-    TRY(tokenizer_open(&t, c->cfg.data.tokenizer));
-    TRY(config_resolve(&c->cfg, ranks, t.vocab));
-    tokenizer_close(&t);
-    return config_validate(&c->cfg, ranks);
-}
-
-static enum status open_case(struct bench *b, struct bench_case *c)
-{
-    struct step_memory memory;
-
-    TRY(host_agree(b->job, settle(c, host_size(b->job))));
-    host_set_timeout(b->job, c->cfg.parallel.timeout);
-    TRY(place_open(&c->place, &c->cfg, b->job));
-    TRY(place_measure_peak(&c->place, &c->cfg)); /* before the memory of steps is taken */
-    TRY(step_plan_at(&memory, NULL, NULL, &c->cfg, &c->place.mesh, place_wide(&c->cfg), 1));
-    TRY(host_agree(b->job, step_open(&c->step, &c->cfg, &c->place.at, &memory, 1)));
-    TRY(step_init(&c->step));
-    return random_batch(c);
-}
-
-static void close_case(struct bench_case *c)
-{
-    free(c->tokens);
-    free(c->targets);
-    if (c->step.cfg)
-        step_close(&c->step);
-    if (c->place.job)
-        place_close(&c->place);
-}
-
-enum status bench_add(struct bench *b, const char *name, const struct config *cfg)
-{
-    struct bench_case *c;
-
-    FAIL_IF(!b->item, ST_EINTERNAL);
-    if (b->cases == BENCH_CASES)
-        return fail(ST_EUSAGE, "at most %d configurations in one bench", BENCH_CASES);
-    c = &b->item[b->cases];
-    memset(c, 0, sizeof *c);
-    c->name = name;
-    c->cfg = *cfg;
-    b->cases++;
-    return open_case(b, c);
-}
-
-void bench_close(struct bench *b)
-{
-    for (int i = 0; i < b->cases; i++)
-        close_case(&b->item[i]);
-    free(b->item);
-}
-
 /* ---- command ---- */
 
 struct bench_options {
     int64_t rounds;
-    const char *compare;
+    const char *compare, *memory;
 };
 
 /* cfg with the overrides of one variant, "key=value key=value", which win over the command line. */
@@ -142,27 +67,59 @@ static enum status add_variants(struct bench *b, const struct config *base, char
     return ST_OK;
 }
 
-static enum status run(struct bench *b, const char *what)
+/* What is measured. alone: the first configuration and no other, which stays open. */
+struct bench_kind {
+    const char *name;
+    enum status (*run)(struct bench *b);
+    int alone;
+};
+
+static const struct bench_kind *find_kind(const char *name)
 {
-    static const struct {
-        const char *name;
-        enum status (*run)(struct bench *b);
-    } table[] = {{"gemm", bench_products},   {"attention", bench_attention},
-                 {"kernels", bench_kernels}, {"layer", bench_layers},
-                 {"step", bench_steps},      {"checkpoint", bench_checkpoint}};
+    static const struct bench_kind table[] = {
+        {"gemm", bench_products, 1},   {"attention", bench_attention, 1},
+        {"kernels", bench_kernels, 1}, {"checkpoint", bench_checkpoint, 1},
+        {"layer", bench_layers, 0},    {"step", bench_steps, 0}};
 
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (!strcmp(what, table[i].name)) {
-            const struct place *p = &b->item[0].place;
+        if (!strcmp(name, table[i].name))
+            return &table[i];
+    return NULL;
+}
 
-            log_info(
-                "%s  OpenBLAS %s  %d rank(s) x %d thread(s)  large products %.1f GFLOP/s in all",
-                p->at.dev->be->name, blas_kernel_name(), host_size(b->job), p->at.dev->threads,
-                1e-9 * p->peak);
-            return table[i].run(b);
-        }
-    return fail(ST_EUSAGE,
-                "bench knows gemm, attention, kernels, layer, step and checkpoint, not '%s'", what);
+/* What can be said before anything is opened. */
+static enum status check_words(const struct bench_options *o, const char *what, size_t *memory)
+{
+    const struct bench_kind *kind = find_kind(what);
+    double given = o->memory ? text_size(o->memory) : 0.0;
+
+    if (!kind)
+        return fail(ST_EUSAGE,
+                    "bench knows gemm, attention, kernels, layer, step and checkpoint, not '%s'",
+                    what);
+    if (o->compare && kind->alone)
+        return fail(ST_EUSAGE,
+                    "bench %s measures one configuration: --compare is for layer and "
+                    "step",
+                    what);
+    if (o->memory && !(given >= 1.0 && given < 0x1p62))
+        return fail(ST_EUSAGE, "--memory is '%s': write a size as 80GiB, 512MiB or 141GB",
+                    o->memory);
+    *memory = (size_t)given;
+    return ST_OK;
+}
+
+static enum status run(struct bench *b, const char *what)
+{
+    const struct place *p = &b->item[0].place;
+    const struct bench_kind *kind = find_kind(what);
+
+    log_info("%s  OpenBLAS %s  %d rank(s) x %d thread(s)  large products %.1f GFLOP/s in all",
+             p->at.dev->be->name, blas_kernel_name(), host_size(b->job), p->at.dev->threads,
+             1e-9 * p->peak);
+    if (kind->alone)
+        TRY(bench_case_open(b, &b->item[0]));
+    return kind->run(b);
 }
 
 static enum status bench(struct host *job, const struct bench_options *o,
@@ -176,6 +133,8 @@ static enum status bench(struct host *job, const struct bench_options *o,
     b.item = calloc(BENCH_CASES, sizeof *b.item);
     if (!base || !b.item || (o->compare && !text))
         st = fail(ST_ENOMEM, "no memory for a bench");
+    if (st == ST_OK)
+        st = check_words(o, words->word[0], &b.memory);
     if (st == ST_OK) {
         config_default(base);
         st = yaml_read(base, words->word[1]);
@@ -201,7 +160,13 @@ enum status command_bench(struct host *job, int argc, char **argv)
         {"--rounds", 'r', "N", OPTION_INT, &o.rounds, 1, BENCH_ROUNDS,
          "timed rounds of each configuration, in turn; the median counts"},
         {"--compare", 'c', "LIST", OPTION_TEXT, &o.compare, 0, 0,
-         "further configurations: overrides as 'key=value key=value; key=value'"},
+         "further configurations of layer or step, in turn with the first: overrides as 'key=value "
+         "key=value; key=value'"},
+        {"--memory", 'm', "SIZE", OPTION_TEXT, &o.memory, 0, 0,
+         "memory of a rank, as 80GiB (default: on gpu what is free, on ref the machine's divided "
+         "by "
+         "the ranks); configurations that do not fit together are opened one after another, up to "
+         "three times each"},
         {0}};
     const struct options_spec spec = {
         "bench",

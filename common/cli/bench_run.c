@@ -1,10 +1,6 @@
 #include "common/base/log.h"
 #include "common/cli/bench.h"
-#include "common/train/memory_fit.h"
 #include "common/train/metrics.h"
-
-#include <math.h>
-#include <string.h>
 
 /* The slowest rank's time counts for all. */
 static enum status slowest(struct bench *b, double *seconds)
@@ -12,136 +8,207 @@ static enum status slowest(struct bench *b, double *seconds)
     return host_max_f64(b->job, seconds, 1);
 }
 
+/* Column of a replica's or a block's milliseconds. */
+static double ms(double seconds)
+{
+    return 1e3 * seconds;
+}
+
 /* ---- steps ---- */
+
+static enum status train(struct bench_case *c)
+{
+    struct step_result r;
+
+    return step_train(&c->step, c->tokens, c->targets, c->cfg.train.batch * c->cfg.train.seq, 1,
+                      1e-4, &r);
+}
 
 static enum status one_step(struct bench *b, struct bench_case *c, double *seconds)
 {
-    int64_t valid = c->cfg.train.batch * c->cfg.train.seq;
-    struct step_result r;
     double start;
 
     TRY(host_barrier(b->job));
     ledger_clear(&c->place.ledger);
     start = bench_now();
-    TRY(step_train(&c->step, c->tokens, c->targets, valid, 1, 1e-4, &r));
+    TRY(train(c));
     TRY(device_sync(c->place.at.dev));
     *seconds = bench_now() - start;
+    c->ledger = c->place.ledger;
     return slowest(b, seconds);
+}
+
+/* Tuning, first touch, recording. */
+static enum status warm_step(struct bench *b, struct bench_case *c)
+{
+    double ignored;
+
+    TRY(one_step(b, c, &ignored));
+    return c->cfg.run.graph ? one_step(b, c, &ignored) : ST_OK;
+}
+
+static enum status time_step(struct bench *b, struct bench_case *c, int round)
+{
+    return one_step(b, c, &c->seconds[round]);
+}
+
+static enum status profile_step(struct bench *b, struct bench_case *c)
+{
+    struct bench_traffic seen[BENCH_PROFILES];
+
+    for (int i = 0; i < BENCH_PROFILES; i++)
+        TRY(bench_profile(b, c, train, &seen[i]));
+    bench_traffic_median(&c->traffic[0], seen, BENCH_PROFILES);
+    return ST_OK;
 }
 
 static void step_row(const struct bench_case *c, double seconds, double first)
 {
-    double tokens = (double)(c->cfg.train.batch * c->cfg.train.seq);
-    double flops = model_flops_per_token(&c->step.model) * tokens;
-    struct ledger_row tp = ledger_sum(&c->ledger, LEDGER_TP_FORWARD, LEDGER_HEAD);
+    double tokens = (double)(c->cfg.train.batch * c->cfg.train.seq), flops = c->flops * tokens;
+    struct ledger_row sent = ledger_sum(&c->ledger, LEDGER_TP_FORWARD, LEDGER_HEAD);
+    const struct bench_traffic *t = &c->traffic[0];
 
-    log_info("%9.2f %9.0f %9.1f %6.1f%% %7.2fx %10.1f %9.3f %9.3f  %s", 1e3 * seconds,
+    log_info("%9.2f %9.0f %9.1f %6.1f%% %7.2fx %10.1f %9.3f %8.2f %8.2f %8.2f  %s", ms(seconds),
              tokens / seconds, 1e-9 * flops / seconds, 100.0 * flops / seconds / c->place.peak,
-             first / seconds, (double)step_memory_bytes(&c->step.memory) / 1048576.0,
-             (double)tp.wire_bytes / 1048576.0, 1e3 * tp.exposed,
-             c->name[0] ? c->name : "(as configured)");
+             first / seconds, (double)step_memory_bytes(&c->memory) / 1048576.0,
+             (double)sent.wire_bytes / 1048576.0, ms(t->tp_wait), ms(t->dp_wait), ms(t->pp_wait),
+             c->name);
 }
 
 enum status bench_steps(struct bench *b)
 {
-    double first = 0.0, ignored;
+    const struct bench_work work = {warm_step, time_step, profile_step};
+    double first = 0.0;
 
-    for (int i = 0; i < b->cases; i++) { /* warms up: tuning, first touch, recording */
-        TRY(one_step(b, &b->item[i], &ignored));
-        if (b->item[i].cfg.run.graph)
-            TRY(one_step(b, &b->item[i], &ignored));
-    }
-    for (int r = 0; r < b->rounds; r++)
-        for (int i = 0; i < b->cases; i++) {
-            TRY(one_step(b, &b->item[i], &b->item[i].seconds[r]));
-            b->item[i].ledger = b->item[i].place.ledger;
-        }
-    log_info("%9s %9s %9s %7s %8s %10s %9s %9s", "ms", "tok/s", "GFLOP/s", "of peak", "speed",
-             "plan MiB", "tp MiB", "tp wait");
+    TRY(bench_in_turn(b, &work));
+    log_info("%9s %9s %9s %7s %8s %10s %9s %8s %8s %8s", "ms", "tok/s", "GFLOP/s", "of peak",
+             "speed", "plan MiB", "tp MiB", "tp wait", "dp wait", "pp wait");
     for (int i = 0; i < b->cases; i++) {
-        double ms = bench_median(b->item[i].seconds, b->rounds);
+        double seconds = bench_median(b->item[i].seconds, b->rounds);
 
-        first = i == 0 ? ms : first;
-        step_row(&b->item[i], ms, first);
+        first = i == 0 ? seconds : first;
+        step_row(&b->item[i], seconds, first);
     }
+    log_info("wait: ms that the work of a rank stood still for messages between TP ranks, replicas "
+             "and stages, median of three profiled steps, of the slowest rank; a pipeline's bubble "
+             "is in its "
+             "wait");
     log_info("peak memory of this process %.1f MiB", metrics_peak_rss() / 1048576.0);
     return ST_OK;
 }
 
 /* ---- layers ---- */
 
-/* Real values from end to end: products of zeros draw less power and run faster. */
-static enum status one_stack(struct bench *b, struct bench_case *c, double *forward,
-                             double *seconds)
+static enum status forward(struct bench_case *c)
 {
     struct step *s = &c->step;
     struct micro_batch mb = {.samples = s->micro, .seq = c->cfg.train.seq};
-    int first = c->rounds++ == 0;
-    double start;
 
     mb.tokens = tensor_rows(&s->tokens, 0, s->micro * mb.seq, (int32_t)s->micro);
-    if (first)
-        TRY(device_upload(c->place.at.dev, s->tokens.data, c->tokens,
-                          (size_t)tensor_count(&s->tokens) * sizeof *c->tokens));
+    return stage_blocks_forward(&s->chunk[0], &mb, c->stacks++ == 0);
+}
+
+static enum status backward(struct bench_case *c)
+{
+    return stage_blocks_backward(&c->step.chunk[0], &c->step.plan[0]);
+}
+
+/* Real values from end to end: products of zeros draw less power and run faster. */
+static enum status one_stack(struct bench *b, struct bench_case *c, double *half, double *seconds)
+{
+    struct device *dev = c->place.at.dev;
+    double start;
+
     TRY(host_barrier(b->job));
     ledger_clear(&c->place.ledger);
     start = bench_now();
-    TRY(stage_blocks_forward(&s->chunk[0], &mb, first));
-    TRY(device_sync(c->place.at.dev));
-    *forward = bench_now() - start;
-    TRY(stage_blocks_backward(&s->chunk[0], &s->plan[0]));
-    TRY(device_sync(c->place.at.dev));
+    TRY(forward(c));
+    TRY(device_sync(dev));
+    *half = bench_now() - start;
+    TRY(backward(c));
+    TRY(device_sync(dev));
     *seconds = bench_now() - start;
-    TRY(slowest(b, forward));
+    c->ledger = c->place.ledger;
+    TRY(slowest(b, half));
     return slowest(b, seconds);
+}
+
+static enum status warm_stack(struct bench *b, struct bench_case *c)
+{
+    size_t bytes = (size_t)tensor_count(&c->step.tokens) * sizeof *c->tokens;
+    double ignored[2];
+
+    TRY(device_upload(c->place.at.dev, c->step.tokens.data, c->tokens, bytes));
+    return one_stack(b, c, &ignored[0], &ignored[1]);
+}
+
+static enum status time_stack(struct bench *b, struct bench_case *c, int round)
+{
+    return one_stack(b, c, &c->forward[round], &c->seconds[round]);
+}
+
+static enum status profile_stack(struct bench *b, struct bench_case *c)
+{
+    struct bench_traffic seen[2][BENCH_PROFILES];
+
+    for (int i = 0; i < BENCH_PROFILES; i++) {
+        TRY(bench_profile(b, c, forward, &seen[0][i]));
+        TRY(bench_profile(b, c, backward, &seen[1][i]));
+    }
+    for (int i = 0; i < 2; i++)
+        bench_traffic_median(&c->traffic[i], seen[i], BENCH_PROFILES);
+    return ST_OK;
 }
 
 /* FLOPs a token of the blocks alone: the model's less its head's. */
 static double block_flops(const struct bench_case *c)
 {
-    const struct model *m = &c->step.model;
-
-    return model_flops_per_token(m) - 6.0 * (double)c->cfg.model.vocab * (double)c->cfg.model.width;
+    return c->flops - 6.0 * (double)c->cfg.model.vocab * (double)c->cfg.model.width;
 }
 
-static void layer_row(const struct bench_case *c, double forward, double seconds, double first)
+/* Elements sent a token and block; what a block's norms and its recomputation send is in it. */
+static double elements(const struct bench_case *c, int back)
 {
-    double tokens = (double)(c->step.micro * c->cfg.train.seq);
-    double layers = (double)c->cfg.model.layers;
-    double rate = block_flops(c) * tokens / seconds; /* of one replica */
-    struct ledger_row f = ledger_sum(&c->ledger, LEDGER_TP_FORWARD, LEDGER_TP_FORWARD);
-    struct ledger_row w = ledger_sum(&c->ledger, LEDGER_TP_BACKWARD, LEDGER_TP_BACKWARD);
+    double blocks = (double)c->cfg.model.layers * (double)(c->micro * c->cfg.train.seq);
+    int64_t n =
+        back ? ledger_sum(&c->ledger, LEDGER_TP_BACKWARD, LEDGER_TP_RECOMPUTE).elements +
+                   ledger_sum(&c->ledger, LEDGER_NORM_BACKWARD, LEDGER_NORM_BACKWARD).elements
+             : ledger_sum(&c->ledger, LEDGER_TP_FORWARD, LEDGER_TP_FORWARD).elements +
+                   ledger_sum(&c->ledger, LEDGER_NORM_FORWARD, LEDGER_NORM_FORWARD).elements;
 
-    log_info("%9.3f %9.3f %9.3f %9.1f %7.2fx %8.1f %8.1f %8.3f %8.3f  %s", 1e3 * seconds,
-             1e3 * forward, 1e3 * (seconds - forward), 1e-9 * rate, first / seconds,
-             (double)f.elements / tokens / layers, (double)w.elements / tokens / layers,
-             1e3 * f.seconds / layers, 1e3 * w.seconds / layers,
-             c->name[0] ? c->name : "(as configured)");
+    return (double)n / blocks;
+}
+
+static void layer_row(const struct bench_case *c, double half, double seconds, double first)
+{
+    double tokens = (double)(c->micro * c->cfg.train.seq), layers = (double)c->cfg.model.layers;
+    double rate = block_flops(c) * tokens / seconds; /* of one replica */
+    const struct bench_traffic *f = &c->traffic[0], *w = &c->traffic[1];
+
+    log_info("%9.3f %9.3f %9.3f %9.1f %7.2fx %8.1f %8.1f %8.3f %8.3f %8.3f %8.3f  %s", ms(seconds),
+             ms(half), ms(seconds - half), 1e-9 * rate, first / seconds, elements(c, 0),
+             elements(c, 1), ms(f->tp) / layers, ms(w->tp) / layers, ms(f->tp_wait) / layers,
+             ms(w->tp_wait) / layers, c->name);
 }
 
 enum status bench_layers(struct bench *b)
 {
-    double first = 0.0, ignored[2];
+    const struct bench_work work = {warm_stack, time_stack, profile_stack};
+    double first = 0.0;
 
-    for (int i = 0; i < b->cases; i++)
-        TRY(one_stack(b, &b->item[i], &ignored[0], &ignored[1]));
-    for (int r = 0; r < b->rounds; r++)
-        for (int i = 0; i < b->cases; i++) {
-            struct bench_case *c = &b->item[i];
-
-            TRY(one_stack(b, c, &c->forward[r], &c->seconds[r]));
-            c->ledger = c->place.ledger;
-        }
-    log_info("%9s %9s %9s %9s %8s %8s %8s %8s %8s", "ms", "forward", "backward", "GFLOP/s", "speed",
-             "el/tok f", "el/tok b", "comm f", "comm b");
+    TRY(bench_in_turn(b, &work));
+    log_info("%9s %9s %9s %9s %8s %8s %8s %8s %8s %8s %8s", "ms", "forward", "backward", "GFLOP/s",
+             "speed", "el/tok f", "el/tok b", "comm f", "comm b", "wait f", "wait b");
     for (int i = 0; i < b->cases; i++) {
         double all = bench_median(b->item[i].seconds, b->rounds);
-        double forward = bench_median(b->item[i].forward, b->rounds);
+        double half = bench_median(b->item[i].forward, b->rounds);
 
         first = i == 0 ? all : first;
-        layer_row(&b->item[i], forward, all, first);
+        layer_row(&b->item[i], half, all, first);
     }
-    log_info("el/tok: elements sent a token and block; comm: ms a block from begin to the end of "
-             "wait, hidden or not");
+    log_info(
+        "f, b: forward, backward. el/tok: elements sent a token and block. comm: ms a block of "
+        "its messages from begin to end, hidden or not; wait: ms a block that the work stood "
+        "still for them. Both are medians of three profiled passes, of the slowest rank");
     return ST_OK;
 }

@@ -16,10 +16,38 @@ ends_well "gemm" 0 bench gemm "$dir/t.yaml" -r 1
 rows 27 'GFLOP/s +[0-9.]+%$'
 ends_well "attention" 0 bench attention "$dir/t.yaml" -r 1
 rows 2 '^  attention (for|back)ward'
+refused "gemm compares nothing" 2 "bench gemm measures one configuration" 0 bench gemm \
+    "$dir/t.yaml" --compare parallel.recompute=none
 ends_well "layer" 0 bench layer "$dir/t.yaml" -r 1
 rows 1 '\(as configured\)$'
 ends_well "step" 0 bench step "$dir/t.yaml" -r 1 --compare parallel.recompute=none
 rows 1 '\(as configured\)$'
 rows 1 'parallel.recompute=none$'
+expect "both stay open" test "$(grep -c '^together' "$dir/out")" = 0
+
+# Two need 8 MiB: with 6, each is opened alone; more turns than rounds there are none.
+set -- bench step "$dir/t.yaml" --memory 6MiB --compare parallel.recompute=none
+ends_well "short of memory" 0 "$@" -r 4
+rows 1 '^together the 2 .* 6\.0 MiB .* alone, 3 time\(s\) in turn, for 1 to 2 of its 4 rounds$'
+rows 1 '^ +[0-9.]+ .* 1\.00x .*\(as configured\)$'
+rows 1 '^ +[0-9.]+ .*parallel.recompute=none$'
+ends_well "one round" 0 "$@" -r 1
+rows 1 'alone, 1 time\(s\) in turn, for 1 to 1 of its 1 rounds$'
+ends_well "layers, short of memory" 0 bench layer "$dir/t.yaml" --memory 6MiB -r 2 \
+    --compare parallel.recompute=none
+rows 1 '^together'
+refused "a size that is none" 2 "--memory is 'much'" 0 bench step "$dir/t.yaml" -m much
+
+# What blocks send between two ranks: 7 r + 2 and 7 r elements a token, r 16; messages take
+# time, and the work waits for them.
+if [ "$MPIRUN" != no ]; then
+    ends_well "layer, tp 2" 2 bench layer "$dir/t.yaml" -r 2 parallel.tp=2
+    waits=$(awk '/\(as configured\)$/ { print $6, $7, ($8 > 0 && $9 > 0 && $10 > 0 && $11 > 0) }' \
+        "$dir/out")
+    same "elements a token and block, time of messages and of waiting" "$waits" "114.0 112.0 1"
+    ends_well "step, dp 2" 2 bench step "$dir/t.yaml" -r 1 parallel.dp=2
+    waits=$(awk '/\(as configured\)$/ { print ($8 == 0), ($9 > 0), ($10 == 0) }' "$dir/out")
+    same "only replicas wait" "$waits" "1 1 1"
+fi
 refused "an unknown kind" 2 "kernels & 'speed'" 0 bench speed "$dir/t.yaml"
 finish

@@ -1,0 +1,105 @@
+/* What a rank's collectives take and how long its work waits for them, from a profile. */
+#include "common/backend/device.h"
+#include "common/backend/trace.h"
+#include "common/cli/bench.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Adds seconds of a collective of communicator c, or of a wait for it. */
+static void count(struct bench_traffic *sum, const struct step_place *at, const struct comm *c,
+                  int wait, double seconds)
+{
+    double *to;
+
+    if (c == at->tp)
+        to = wait ? &sum->tp_wait : &sum->tp;
+    else if (c == at->dp)
+        to = wait ? &sum->dp_wait : &sum->dp;
+    else
+        to = wait ? &sum->pp_wait : &sum->pp;
+    *to += seconds;
+}
+
+/* A collective begins when the rank's work reached it, and not before the one in front of it on
+ * the same communicator had ended, as in a written profile. */
+static void add_up(struct bench_traffic *sum, const struct step_place *at, const struct trace *t,
+                   const double *moment)
+{
+    double free_at[TRACE_TRACKS + 1] = {0};
+
+    memset(sum, 0, sizeof *sum);
+    for (int64_t i = 0; i < t->spans; i++) {
+        const struct trace_span *s = &t->span[i];
+        double begin = moment[s->begin], end = moment[s->end];
+
+        if (s->track > 0) {
+            begin = fmin(fmax(begin, free_at[s->track]), end);
+            free_at[s->track] = end;
+            count(sum, at, t->comm[s->track - 1], 0, end - begin);
+        } else if (s->of > 0) {
+            count(sum, at, t->comm[s->of - 1], 1, end - begin);
+        }
+    }
+}
+
+static enum status read_spans(struct bench_traffic *sum, const struct step_place *at,
+                              struct trace *t)
+{
+    double *moment = malloc((size_t)t->moments * sizeof *moment);
+    enum status st = moment ? ST_OK : fail(ST_ENOMEM, "no memory for a profile");
+
+    if (st == ST_OK && t->failed != ST_OK)
+        st = fail(t->failed, "the profile is not whole: %s", t->message);
+    if (st == ST_OK)
+        st = device_stamps(t->dev, moment, t->moments);
+    if (st == ST_OK)
+        add_up(sum, at, t, moment);
+    free(moment);
+    return st;
+}
+
+static enum status profiled(struct bench *b, struct bench_case *c,
+                            enum status (*run)(struct bench_case *c), struct bench_traffic *sum)
+{
+    struct trace *t = NULL;
+    enum status st;
+
+    TRY(host_barrier(b->job));
+    TRY(trace_start(&t, c->place.at.dev));
+    st = run(c);
+    if (st == ST_OK)
+        st = device_sync(c->place.at.dev);
+    if (st == ST_OK)
+        st = read_spans(sum, &c->place.at, t);
+    trace_stop(t);
+    return st;
+}
+
+enum status bench_profile(struct bench *b, struct bench_case *c,
+                          enum status (*run)(struct bench_case *c), struct bench_traffic *traffic)
+{
+    double worst[BENCH_TRAFFIC];
+
+    TRY(host_agree(b->job, profiled(b, c, run, traffic)));
+    memcpy(worst, traffic, sizeof worst);
+    TRY(host_max_f64(b->job, worst, BENCH_TRAFFIC));
+    memcpy(traffic, worst, sizeof worst);
+    return ST_OK;
+}
+
+void bench_traffic_median(struct bench_traffic *median, const struct bench_traffic *of, int n)
+{
+    double out[BENCH_TRAFFIC], in[BENCH_PROFILES][BENCH_TRAFFIC];
+
+    memcpy(in, of, (size_t)n * sizeof *in);
+    for (int k = 0; k < BENCH_TRAFFIC; k++) {
+        double values[BENCH_PROFILES];
+
+        for (int i = 0; i < n; i++)
+            values[i] = in[i][k];
+        out[k] = bench_median(values, n);
+    }
+    memcpy(median, out, sizeof out);
+}
