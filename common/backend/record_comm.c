@@ -1,5 +1,5 @@
 /* Communicators of the recording backend: they send nothing and count what is under way. */
-#include "common/backend/record.h"
+#include "common/backend/record_state.h"
 
 #include <stdlib.h>
 
@@ -16,6 +16,14 @@ static enum status fly(struct comm *c, const struct tensor *t)
     if (r->in_flight > r->peak)
         r->peak = r->in_flight;
     return ST_OK;
+}
+
+/* Tells the listener of a collective. */
+static enum status hear(struct comm *c, enum record_message kind, const struct tensor *t, int n)
+{
+    const struct record_listener *l = record_state(c->dev)->listener;
+
+    return l && c->size > 1 ? l->message(l->context, c, kind, t, n) : ST_OK;
 }
 
 enum status record_comm(struct comm **c, struct device *dev, int rank, int size,
@@ -53,24 +61,35 @@ static enum status all_reduce(struct comm *c, struct tensor *t, int n)
 {
     for (int i = 0; i < n; i++)
         TRY(fly(c, &t[i]));
-    return ST_OK;
+    return hear(c, MESSAGE_ALL_REDUCE, t, n);
 }
 
 static enum status all_gather(struct comm *c, struct tensor *out, const struct tensor *in)
 {
-    (void)in;
-    return fly(c, out);
+    const struct tensor both[] = {*out, *in};
+
+    TRY(fly(c, out));
+    return hear(c, MESSAGE_ALL_GATHER, both, 2);
 }
 
 static enum status reduce_scatter(struct comm *c, struct tensor *out, const struct tensor *in)
 {
-    (void)out;
-    return fly(c, in);
+    const struct tensor both[] = {*out, *in};
+
+    TRY(fly(c, in));
+    return hear(c, MESSAGE_REDUCE_SCATTER, both, 2);
 }
 
-static enum status one_peer(struct comm *c, struct tensor *t, int rank)
+static enum status broadcast(struct comm *c, struct tensor *t, int root)
 {
-    (void)rank;
+    (void)root;
+    TRY(fly(c, t));
+    return hear(c, MESSAGE_BROADCAST, t, 1);
+}
+
+static enum status receive(struct comm *c, struct tensor *t, int from)
+{
+    (void)from;
     return fly(c, t);
 }
 
@@ -105,9 +124,9 @@ const struct comm_ops record_comm_ops = {.create = create,
                                          .all_reduce_begin = all_reduce,
                                          .all_gather_begin = all_gather,
                                          .reduce_scatter_begin = reduce_scatter,
-                                         .broadcast_begin = one_peer,
+                                         .broadcast_begin = broadcast,
                                          .send_begin = send_begin,
-                                         .recv_begin = one_peer,
+                                         .recv_begin = receive,
                                          .start = start,
                                          .wait = wait_all,
                                          .stamp = stamp};

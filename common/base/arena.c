@@ -9,7 +9,15 @@ struct arena arena_over(const char *name, void *base, size_t size)
 
 struct arena arena_plan(const char *name)
 {
-    return (struct arena){.size = SIZE_MAX / 2, .planning = 1, .name = name};
+    return arena_plan_in(name, 0);
+}
+
+struct arena arena_plan_in(const char *name, int space)
+{
+    return (struct arena){.base = (char *)((uintptr_t)space << 44),
+                          .size = SIZE_MAX / 2,
+                          .planning = 1,
+                          .name = name};
 }
 
 enum status arena_take(struct arena *a, void **p, size_t bytes)
@@ -20,7 +28,7 @@ enum status arena_take(struct arena *a, void **p, size_t bytes)
         return fail(ST_ENOMEM, "arena '%s' holds %zu bytes, %zu in use, %zu more asked for",
                     a->name, a->size, a->used, bytes);
     /* A planning arena has no memory behind it: the address only has to be unlike NULL. */
-    *p = a->planning ? (void *)(uintptr_t)(ARENA_ALIGN + a->used) : a->base + a->used;
+    *p = a->planning ? (void *)((uintptr_t)a->base + ARENA_ALIGN + a->used) : a->base + a->used;
     a->used += want;
     if (a->used > a->peak)
         a->peak = a->used;

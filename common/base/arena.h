@@ -1,7 +1,7 @@
 /* A bump allocator over memory that somebody else owns (host memory or a device's).
  *
  * arena_mark/arena_release give stack discipline: a function that takes scratch marks on entry
- * and releases on exit. A planning arena (base NULL, `planning` set) hands out addresses that must
+ * and releases on exit. A planning arena (`planning` set) hands out addresses that must
  * not be touched and only counts: the same code that will carve memory tells how much it needs.
  */
 #ifndef COMMON_BASE_ARENA_H
@@ -21,9 +21,13 @@ struct arena {
     const char *name; /* for messages: "weights", "scratch" */
 };
 
-/* An arena over [base, base + size), and one that only counts. */
+enum { ARENA_SPACES = 8 }; /* of addresses that stand for no memory */
+
+/* An arena over [base, base + size), and one that only counts. Addresses of planning arenas of
+ * different spaces, 0 to ARENA_SPACES - 1, do not meet below 2^44 bytes; arena_plan: space 0. */
 struct arena arena_over(const char *name, void *base, size_t size);
 struct arena arena_plan(const char *name);
+struct arena arena_plan_in(const char *name, int space);
 
 /* Carves bytes, aligned to ARENA_ALIGN, into *p. Errors: ST_ENOMEM when the plan was too small. */
 enum status arena_take(struct arena *a, void **p, size_t bytes);

@@ -37,6 +37,7 @@ double bench_median(double *values, int n)
 struct bench_options {
     int64_t rounds;
     const char *compare, *memory;
+    bool floor;
 };
 
 /* cfg with the overrides of one variant, "key=value key=value", which win over the command line. */
@@ -97,9 +98,9 @@ static enum status check_words(const struct bench_options *o, const char *what, 
         return fail(ST_EUSAGE,
                     "bench knows gemm, attention, kernels, layer, step and checkpoint, not '%s'",
                     what);
-    if (o->compare && kind->alone)
+    if ((o->compare || o->floor) && kind->alone)
         return fail(ST_EUSAGE,
-                    "bench %s measures one configuration: --compare is for layer and "
+                    "bench %s measures one configuration: --compare and --floor are for layer and "
                     "step",
                     what);
     if (o->memory && !(given >= 1.0 && given < 0x1p62))
@@ -125,7 +126,7 @@ static enum status run(struct bench *b, const char *what)
 static enum status bench(struct host *job, const struct bench_options *o,
                          const struct options *words)
 {
-    struct bench b = {.job = job, .rounds = (int)o->rounds};
+    struct bench b = {.job = job, .rounds = (int)o->rounds, .floor = o->floor};
     struct config *base = malloc(sizeof *base);
     char *text = o->compare ? strdup(o->compare) : NULL;
     enum status st = ST_OK;
@@ -162,6 +163,13 @@ enum status command_bench(struct host *job, int argc, char **argv)
         {"--compare", 'c', "LIST", OPTION_TEXT, &o.compare, 0, 0,
          "further configurations of layer or step, in turn with the first: overrides as 'key=value "
          "key=value; key=value'"},
+        {"--floor", 'f', NULL, OPTION_SWITCH, &o.floor, 0, 0,
+         "with layer or step: print beside the measured time the floor of its parts in this run: "
+         "each "
+         "product, attention and message of the configuration launched alone, the best of the "
+         "rounds, "
+         "and the bytes that all else must move over the rate of a copy; takes some seconds a "
+         "configuration"},
         {"--memory", 'm', "SIZE", OPTION_TEXT, &o.memory, 0, 0,
          "memory of a rank, as 80GiB (default: on gpu what is free, on ref the machine's divided "
          "by "

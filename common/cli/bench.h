@@ -5,6 +5,8 @@
 #include "common/train/memory_fit.h"
 #include "common/train/place.h"
 
+#include <stdbool.h>
+
 enum { BENCH_CASES = 8, BENCH_ROUNDS = 200, BENCH_PROFILES = 3 };
 
 /* Seconds of the collectives of a rank, as its device saw them. */
@@ -13,6 +15,14 @@ struct bench_traffic {
     double tp_wait, dp_wait, pp_wait; /* its work stood still for them: what is exposed */
 };
 enum { BENCH_TRAFFIC = sizeof(struct bench_traffic) / sizeof(double) };
+
+/* Seconds of the parts of a step, or of a pass through its blocks, each launched alone. */
+struct bench_floor {
+    double products, attention;
+    double moves;    /* bytes of all else over rate */
+    double messages; /* collectives of more than one rank */
+    double rate;     /* of a copy: bytes read and written a second */
+};
 
 /* One configuration under test: its place stays open, its step while it has a turn. */
 struct bench_case {
@@ -29,11 +39,13 @@ struct bench_case {
     int stacks;                      /* layer: run since the step was opened */
     struct ledger ledger;            /* of the last round */
     struct bench_traffic traffic[2]; /* layer: of forward and backward; step: of all, first */
+    struct bench_floor floor;
 };
 
 struct bench {
     struct host *job;
     int cases, rounds;
+    bool floor;              /* layer, step: floors are asked for */
     int turns;               /* 0: all cases stay open; else how often each is opened alone */
     size_t memory;           /* bytes of a rank that were named; 0: what it has */
     struct bench_case *item; /* BENCH_CASES of them */
@@ -69,6 +81,19 @@ enum status bench_profile(struct bench *b, struct bench_case *c,
 
 /* Medians, field by field, of n profiles, 1 to BENCH_PROFILES. */
 void bench_traffic_median(struct bench_traffic *median, const struct bench_traffic *of, int n);
+
+/* Measures c->floor, of a step or with `blocks` of forward and backward of the blocks, at c's place
+ * while no step is open: the calls are those of a rehearsal, equal ones timed once and counted as
+ * often as they come; the best of b->rounds. Collective. Errors: ST_ENOMEM, those of the calls. */
+enum status bench_floor(struct bench *b, struct bench_case *c, int blocks);
+
+/* All parts one after another; the same with all messages hidden behind work, or work behind them
+ * where they take longer. */
+double bench_floor_all(const struct bench_floor *f);
+double bench_floor_hidden(const struct bench_floor *f);
+
+/* Measures the floors of all cases and prints them beside the medians of c->seconds. Collective. */
+enum status bench_floors(struct bench *b, int blocks);
 
 /* Whole training steps on random tokens: forward, backward, norm, update. One table. */
 enum status bench_steps(struct bench *b);

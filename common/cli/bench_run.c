@@ -94,7 +94,7 @@ enum status bench_steps(struct bench *b)
              "is in its "
              "wait");
     log_info("peak memory of this process %.1f MiB", metrics_peak_rss() / 1048576.0);
-    return ST_OK;
+    return b->floor ? bench_floors(b, 0) : ST_OK;
 }
 
 /* ---- layers ---- */
@@ -210,5 +210,5 @@ enum status bench_layers(struct bench *b)
         "f, b: forward, backward. el/tok: elements sent a token and block. comm: ms a block of "
         "its messages from begin to end, hidden or not; wait: ms a block that the work stood "
         "still for them. Both are medians of three profiled passes, of the slowest rank");
-    return ST_OK;
+    return b->floor ? bench_floors(b, 1) : ST_OK;
 }

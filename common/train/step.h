@@ -127,6 +127,13 @@ int step_is_last(const struct step *s);
 /* Steps whose results may wait for the host: train.read_every of a step that trains, else 1. */
 int step_slots(const struct step *s);
 
+/* Opens a step at a place on a recording device, whose arenas only count, and gives it to run:
+ * what it is told to do is counted and may be listened to (record_listen). Local; allocates nothing
+ * large. Errors: those of run. */
+enum status step_rehearse(const struct config *cfg, const struct mesh *mesh, enum dtype wide,
+                          int training, enum status (*run)(struct step *s, void *context),
+                          void *context);
+
 /* What a step needs at a place, by a rehearsal of one step (and one evaluation) on the recording
  * backend: memory, and, when given, the ledger of one training step and the floating point
  * operations of this rank's products and attention. Local; allocates nothing large. */

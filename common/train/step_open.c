@@ -56,12 +56,18 @@ static enum status carve_batch(struct step *s)
     return ST_OK;
 }
 
+/* The space of addresses of a planning arena; activations have theirs in stage.c. */
+static int space_of(const struct step *s, const struct arena *a)
+{
+    return a == &s->state ? 1 : a == &s->grads ? 2 : a == &s->scratch ? 3 : 4;
+}
+
 static enum status arena_open(struct step *s, struct arena *a, const char *name, size_t bytes)
 {
     void *p;
 
     if (s->planned) {
-        *a = arena_plan(name);
+        *a = arena_plan_in(name, space_of(s, a));
         return ST_OK;
     }
     TRY(device_alloc(s->at.dev, &p, bytes ? bytes : ARENA_ALIGN));

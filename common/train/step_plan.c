@@ -4,22 +4,6 @@
 
 #include <stdlib.h>
 
-static enum status rehearse(struct step *s, struct ledger *ledger, double *flops)
-{
-    struct step_result r;
-    double sum;
-
-    if (s->training == STEP_GRADIENTS)
-        return step_probe(s, NULL, NULL, 1, &sum);
-    if (s->training)
-        TRY(step_train(s, NULL, NULL, 1, 1, 0.0, &r));
-    if (ledger)
-        *ledger = *s->at.ledger;
-    if (flops)
-        *flops = record_flops(s->at.dev);
-    return step_evaluate(s, NULL, NULL, &sum);
-}
-
 static size_t pipeline_peak(const struct step_place *at)
 {
     const struct comm *all[] = {
@@ -61,21 +45,36 @@ static struct step_memory measured(const struct step *s)
                                 .widened = staged ? record_widened(s->at.dev) : 0};
 }
 
-static enum status plan_on(struct step_memory *memory, struct ledger *ledger, double *flops,
-                           const struct config *cfg, const struct step_place *at, int training)
-{
-    struct step *s = malloc(sizeof *s);
-    enum status st;
+/* Of a rehearsal; ledger and flops may be NULL. */
+struct findings {
+    struct step_memory *memory;
+    struct ledger *ledger;
+    double *flops;
+};
 
-    if (!s)
-        return fail(ST_ENOMEM, "no memory for a rehearsal");
-    st = step_open(s, cfg, at, NULL, training);
-    if (st == ST_OK) {
-        st = rehearse(s, ledger, flops);
-        *memory = measured(s);
-        step_close(s);
-    }
-    free(s);
+/* A step and an evaluation. */
+static enum status run_all(struct step *s, struct findings *f)
+{
+    struct step_result r;
+    double sum;
+
+    if (s->training == STEP_GRADIENTS)
+        return step_probe(s, NULL, NULL, 1, &sum);
+    if (s->training)
+        TRY(step_train(s, NULL, NULL, 1, 1, 0.0, &r));
+    if (f->ledger)
+        *f->ledger = *s->at.ledger;
+    if (f->flops)
+        *f->flops = record_flops(s->at.dev);
+    return step_evaluate(s, NULL, NULL, &sum);
+}
+
+static enum status rehearse(struct step *s, void *context)
+{
+    struct findings *f = context;
+    enum status st = run_all(s, f);
+
+    *f->memory = measured(s);
     return st;
 }
 
@@ -119,9 +118,26 @@ static void close_groups(struct step_place *at)
     }
 }
 
-enum status step_plan_at(struct step_memory *memory, struct ledger *ledger, double *flops,
-                         const struct config *cfg, const struct mesh *mesh, enum dtype wide,
-                         int training)
+static enum status run_on(const struct config *cfg, const struct step_place *at, int training,
+                          enum status (*run)(struct step *s, void *context), void *context)
+{
+    struct step *s = malloc(sizeof *s);
+    enum status st;
+
+    if (!s)
+        return fail(ST_ENOMEM, "no memory for a rehearsal");
+    st = step_open(s, cfg, at, NULL, training);
+    if (st == ST_OK) {
+        st = run(s, context);
+        step_close(s);
+    }
+    free(s);
+    return st;
+}
+
+enum status step_rehearse(const struct config *cfg, const struct mesh *mesh, enum dtype wide,
+                          int training, enum status (*run)(struct step *s, void *context),
+                          void *context)
 {
     struct ledger counted = {0};
     struct step_place at = {.ledger = &counted};
@@ -130,10 +146,19 @@ enum status step_plan_at(struct step_memory *memory, struct ledger *ledger, doub
     TRY(record_open(&at.dev, wide));
     st = record_groups(&at, cfg, mesh);
     if (st == ST_OK)
-        st = plan_on(memory, ledger, flops, cfg, &at, training);
+        st = run_on(cfg, &at, training, run, context);
     close_groups(&at);
     device_close(at.dev);
     return st;
+}
+
+enum status step_plan_at(struct step_memory *memory, struct ledger *ledger, double *flops,
+                         const struct config *cfg, const struct mesh *mesh, enum dtype wide,
+                         int training)
+{
+    struct findings f = {memory, ledger, flops};
+
+    return step_rehearse(cfg, mesh, wide, training, rehearse, &f);
 }
 
 enum status step_plan(struct step_memory *memory, struct ledger *ledger, double *flops,

@@ -49,5 +49,27 @@ if [ "$MPIRUN" != no ]; then
     waits=$(awk '/\(as configured\)$/ { print ($8 == 0), ($9 > 0), ($10 == 0) }' "$dir/out")
     same "only replicas wait" "$waits" "1 1 1"
 fi
+
+# Floors: each part is there where the configuration has it; hidden messages make no floor higher.
+# floors PARTS: products, attention, moves and messages of each row, 1 where it took time.
+floors() {
+    awk '/copy GB/ { on = 1; next } on && /^ +[0-9.]+ +[0-9.]+ +[0-9.]+x/ {
+        printf "%d%d%d%d%d ", ($6 > 0), ($7 > 0), ($8 > 0), ($9 > 0), ($4 <= $2 + 0.001) }' "$dir/out"
+}
+ends_well "floors of steps" 0 bench step "$dir/t.yaml" -r 1 --floor --memory 6MiB \
+    --compare 'train.micro_batch=2 parallel.layout_exact=off; train.precision=bf16'
+same "products, attention and moves" "$(floors)" "11101 11101 11101 "
+ends_well "floors of layers" 0 bench layer "$dir/t.yaml" -r 1 --floor
+same "of layers" "$(floors)" "11101 "
+refused "no floor of a product" 2 "bench gemm .* --floor are for layer and step" 0 bench gemm \
+    "$dir/t.yaml" --floor
+if [ "$MPIRUN" != no ]; then
+    ends_well "floors of layers, tp 2" 2 bench layer "$dir/t.yaml" -r 1 parallel.tp=2 --floor
+    same "and messages" "$(floors)" "11111 "
+    ends_well "floors of steps, two ranks" 2 bench step "$dir/t.yaml" -r 1 parallel.tp=2 --floor \
+        --compare 'parallel.tp=1 parallel.dp=2 parallel.zero=1; parallel.tp=1 parallel.pp=2'
+    same "of replicas and stages" "$(floors)" "11111 11111 11111 "
+    rows 1 "^a pipeline's sends and its bubble are in no floor"
+fi
 refused "an unknown kind" 2 "kernels & 'speed'" 0 bench speed "$dir/t.yaml"
 finish
