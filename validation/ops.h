@@ -26,10 +26,14 @@ extern const struct ops_test ops_block[];
 extern const struct ops_test ops_ends[];
 extern const struct ops_test ops_optimizer[];
 
-/* Runs all of them on `test` (gold: a ref64 device) in f32 and, if bf16 is set, in bf16, on
- * awkward sizes; prints a row an op and type: error, bound, at which size and output it was worst.
- * *misses: rows over their bound. Errors: ST_EDEVICE and the like; a missed bound is none. */
+struct ops_count {
+    int rows, misses; /* over their bound */
+};
+
+/* Runs all of them, or those whose name holds `only` (NULL: all), on `test` (gold: a ref64 device)
+ * in f32 and, if bf16 is set, in bf16, on awkward sizes; prints a row an op and type: error, bound,
+ * at which size and output it was worst. Errors: ST_EDEVICE and the like; a missed bound is none. */
 enum status ops_validate(FILE *out, struct device *test, struct device *gold, int bf16,
-                         uint64_t seed, int *misses);
+                         const char *only, struct ops_count *count);
 
 #endif
