@@ -32,7 +32,7 @@ struct ops_count {
 
 /* Runs all of them, or those whose name holds `only` (NULL: all), on `test` (gold: a ref64 device)
  * in f32 and, if bf16 is set, in bf16, on awkward sizes; prints a row an op and type: error, bound,
- * at which size and output it was worst. Errors: ST_EDEVICE and the like; a missed bound is none. */
+ * at which size and output it was worst. Errors: ST_EDEVICE and the like, not a missed bound. */
 enum status ops_validate(FILE *out, struct device *test, struct device *gold, int bf16,
                          const char *only, struct ops_count *count);
 

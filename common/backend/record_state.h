@@ -12,6 +12,7 @@ struct record_device {
     const struct record_listener *listener; /* NULL: nobody */
 };
 
+/* dev as what it is. */
 static inline struct record_device *record_state(struct device *dev)
 {
     return (struct record_device *)dev;
