@@ -57,7 +57,7 @@ static void ground_close(struct ground *g)
 static enum status send(struct ground *g, struct floor_call *c)
 {
     const struct step_place *at = &g->c->place.at;
-    struct comm *const all[FLOOR_COMMS] = {at->tp, at->dp, at->pp, at->ends};
+    struct comm *const all[FLOOR_COMMS] = {at->tp, at->second, at->dp, at->pp, at->ends};
     struct comm *to = all[c->comm];
 
     switch (c->message) {
@@ -106,7 +106,7 @@ static enum status time_launches(struct ground *g, struct floor_call *c, int n, 
 /* The best of the rounds. The first launch, which may tune, is not timed. */
 static enum status time_placed(struct ground *g, struct floor_call *c, double *best)
 {
-    double seconds;
+    double seconds = 0.0;
     int n = MESSAGES;
 
     TRY(launch(g, c));

@@ -16,7 +16,7 @@ enum floor_kind {
 enum { FLOOR_GROUP = 16, FLOOR_MESSAGES = COMM_GROUP_MAX };
 
 /* Between whom a message goes; sends between stages are not listened to. */
-enum floor_comm { FLOOR_TP, FLOOR_DP, FLOOR_PP, FLOOR_ENDS, FLOOR_COMMS };
+enum floor_comm { FLOOR_TP, FLOOR_SECOND, FLOOR_DP, FLOOR_PP, FLOOR_ENDS, FLOOR_COMMS };
 
 /* One call of the seam. Its tensors' data are offsets into memory of `bytes`, where what was one
  * buffer is one still; one more than the offset, since NULL says that there is no tensor. */

@@ -303,7 +303,7 @@ static enum status message(void *context, const struct comm *with, enum record_m
                            const struct tensor *t, int n)
 {
     const struct step_place *at = ((struct hearing *)context)->at;
-    const struct comm *const all[FLOOR_COMMS] = {at->tp, at->dp, at->pp, at->ends};
+    const struct comm *const all[FLOOR_COMMS] = {at->tp, at->second, at->dp, at->pp, at->ends};
     struct floor_call *c = begin(context, FLOOR_MESSAGE, n);
     int who = 0;
 

@@ -13,7 +13,7 @@ static void count(struct bench_traffic *sum, const struct step_place *at, const 
 {
     double *to;
 
-    if (c == at->tp)
+    if (c == at->tp || c == at->second)
         to = wait ? &sum->tp_wait : &sum->tp;
     else if (c == at->dp)
         to = wait ? &sum->dp_wait : &sum->dp;

@@ -67,8 +67,9 @@ if [ "$MPIRUN" != no ]; then
     ends_well "floors of layers, tp 2" 2 bench layer "$dir/t.yaml" -r 1 parallel.tp=2 --floor
     same "and messages" "$(floors)" "11111 "
     ends_well "floors of steps, two ranks" 2 bench step "$dir/t.yaml" -r 1 parallel.tp=2 --floor \
-        --compare 'parallel.tp=1 parallel.dp=2 parallel.zero=1; parallel.tp=1 parallel.pp=2'
-    same "of replicas and stages" "$(floors)" "11111 11111 11111 "
+        --compare "parallel.tp=1 parallel.dp=2 parallel.zero=1; parallel.tp=1 parallel.pp=2; \
+parallel.overlap=all"
+    same "of replicas, stages and half-batches" "$(floors)" "11111 11111 11111 11111 "
     rows 1 "^a pipeline's sends and its bubble are in no floor"
 fi
 refused "an unknown kind" 2 "kernels & 'speed'" 0 bench speed "$dir/t.yaml"

@@ -21,6 +21,7 @@ static const struct shape {
     {"btp, tp 2", 2, {"parallel.strategy=btp", "parallel.tp=2", "train.precision=bf16"}},
     {"btp, local norms", 2, {"parallel.tp=2", "parallel.norm=online_local"}},
     {"vanilla, tp 2", 2, {"parallel.strategy=vanilla", "parallel.tp=2"}},
+    {"two half-batches", 2, {"parallel.tp=2", "parallel.overlap=all", "train.batch=4"}},
     {"dp 2, zero", 2, {"parallel.dp=2", "parallel.zero=1", "train.batch=4"}},
     {"tied, biases", 1, {"model.tied=on", "model.qkv_bias=on", "parallel.recompute=none"}},
 };
