@@ -124,9 +124,9 @@ static enum status run(struct bench *b, const char *what)
 }
 
 static enum status bench(struct host *job, const struct bench_options *o,
-                         const struct options *words)
+                         const struct options *words, size_t memory)
 {
-    struct bench b = {.job = job, .rounds = (int)o->rounds, .floor = o->floor};
+    struct bench b = {.job = job, .rounds = (int)o->rounds, .floor = o->floor, .memory = memory};
     struct config *base = malloc(sizeof *base);
     char *text = o->compare ? strdup(o->compare) : NULL;
     enum status st = ST_OK;
@@ -134,8 +134,6 @@ static enum status bench(struct host *job, const struct bench_options *o,
     b.item = calloc(BENCH_CASES, sizeof *b.item);
     if (!base || !b.item || (o->compare && !text))
         st = fail(ST_ENOMEM, "no memory for a bench");
-    if (st == ST_OK)
-        st = check_words(o, words->word[0], &b.memory);
     if (st == ST_OK) {
         config_default(base);
         st = yaml_read(base, words->word[1]);
@@ -191,9 +189,11 @@ enum status command_bench(struct host *job, int argc, char **argv)
         "narrows launch -n 4 -- bench layer examples/vanilla.yaml parallel.tp=4 "
         "--compare 'parallel.strategy=btp'"};
     struct options words;
+    size_t memory = 0;
 
     TRY(host_agree(job, options_parse(&words, &spec, argc, argv)));
     if (words.help)
         return host_rank(job) == 0 ? options_help(stdout, &spec) : ST_OK;
-    return bench(job, &o, &words);
+    TRY(host_agree(job, check_words(&o, words.word[0], &memory)));
+    return bench(job, &o, &words, memory);
 }

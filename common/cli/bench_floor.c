@@ -235,10 +235,9 @@ static enum status slowest_rank(struct bench *b, struct bench_floor *f)
 {
     int n = host_size(b->job);
     struct bench_floor *all = calloc((size_t)n, sizeof *all);
-    enum status st = host_agree(b->job, all ? ST_OK : fail(ST_ENOMEM, "no memory for floors"));
+    enum status st =
+        all ? host_gather(b->job, all, f, sizeof *f) : fail(ST_ENOMEM, "no memory for floors");
 
-    if (st == ST_OK)
-        st = host_gather(b->job, all, f, sizeof *f);
     for (int i = 0; st == ST_OK && i < n; i++)
         if (bench_floor_all(&all[i]) > bench_floor_all(f))
             *f = all[i];

@@ -27,29 +27,36 @@ static void add_attention(struct tensors *list, struct attention *at)
     add(list, &at->lse);
 }
 
+static void add_product(struct tensors *list, struct gemm *g, struct tensor beside[2])
+{
+    add(list, &g->y);
+    add(list, &g->a);
+    add(list, &g->b);
+    for (int k = 0; k < g->more; k++) {
+        add(list, &g->part[k].a);
+        add(list, &g->part[k].b);
+    }
+    add(list, &beside[0]);
+    add(list, &beside[1]);
+}
+
+static void add_gradient(struct tensors *list, struct weight_grad *w)
+{
+    add(list, &w->dw);
+    add(list, &w->dy);
+    add(list, &w->x);
+}
+
 static void list_tensors(struct tensors *list, struct floor_call *c)
 {
     list->n = 0;
     for (int i = 0; i < c->n; i++) {
-        if (c->kind == FLOOR_PRODUCT) {
-            struct gemm *g = &c->gemm[i];
-
-            add(list, &g->y);
-            add(list, &g->a);
-            add(list, &g->b);
-            for (int k = 0; k < g->more; k++) {
-                add(list, &g->part[k].a);
-                add(list, &g->part[k].b);
-            }
-            add(list, &c->beside[i][0]);
-            add(list, &c->beside[i][1]);
-        } else if (c->kind == FLOOR_GRADIENT) {
-            add(list, &c->grad[i].dw);
-            add(list, &c->grad[i].dy);
-            add(list, &c->grad[i].x);
-        } else if (c->kind == FLOOR_MESSAGE) {
+        if (c->kind == FLOOR_PRODUCT)
+            add_product(list, &c->gemm[i], c->beside[i]);
+        else if (c->kind == FLOOR_GRADIENT)
+            add_gradient(list, &c->grad[i]);
+        else if (c->kind == FLOOR_MESSAGE)
             add(list, &c->sent[i]);
-        }
     }
     if (c->kind == FLOOR_ATTENTION || c->kind == FLOOR_ATTENTION_BACKWARD)
         add_attention(list, &c->at);

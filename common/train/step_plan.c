@@ -45,11 +45,11 @@ static struct step_memory measured(const struct step *s)
                                 .widened = staged ? record_widened(s->at.dev) : 0};
 }
 
-/* Of a rehearsal; ledger and flops may be NULL. */
+/* Of a rehearsal; ledger may be NULL. */
 struct findings {
-    struct step_memory *memory;
+    struct step_memory memory;
     struct ledger *ledger;
-    double *flops;
+    double flops;
 };
 
 /* A step and an evaluation. */
@@ -64,8 +64,7 @@ static enum status run_all(struct step *s, struct findings *f)
         TRY(step_train(s, NULL, NULL, 1, 1, 0.0, &r));
     if (f->ledger)
         *f->ledger = *s->at.ledger;
-    if (f->flops)
-        *f->flops = record_flops(s->at.dev);
+    f->flops = record_flops(s->at.dev);
     return step_evaluate(s, NULL, NULL, &sum);
 }
 
@@ -74,7 +73,7 @@ static enum status rehearse(struct step *s, void *context)
     struct findings *f = context;
     enum status st = run_all(s, f);
 
-    *f->memory = measured(s);
+    f->memory = measured(s);
     return st;
 }
 
@@ -156,9 +155,13 @@ enum status step_plan_at(struct step_memory *memory, struct ledger *ledger, doub
                          const struct config *cfg, const struct mesh *mesh, enum dtype wide,
                          int training)
 {
-    struct findings f = {memory, ledger, flops};
+    struct findings f = {.ledger = ledger};
+    enum status st = step_rehearse(cfg, mesh, wide, training, rehearse, &f);
 
-    return step_rehearse(cfg, mesh, wide, training, rehearse, &f);
+    *memory = f.memory;
+    if (flops)
+        *flops = f.flops;
+    return st;
 }
 
 enum status step_plan(struct step_memory *memory, struct ledger *ledger, double *flops,

@@ -39,6 +39,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/narrows-sitting.XXXXXX")
 export NCCL_NVLS_ENABLE="${NCCL_NVLS_ENABLE:-0}" # NVLink multicast off
 export TORCHINDUCTOR_CACHE_DIR="${TORCHINDUCTOR_CACHE_DIR:-/tmp/narrows-inductor}"
 export TRITON_CACHE_DIR="${TRITON_CACHE_DIR:-/tmp/narrows-triton}"
+export PATH="$PATH:/usr/local/cuda/bin" # compute-sanitizer
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 warm_pid='' sampler_pid='' failures=0
 first_gpu=${CUDA_VISIBLE_DEVICES:-0}
