@@ -1,9 +1,8 @@
 /* What a rank's collectives take and how long its work waits for them, from a profile. */
 #include "common/backend/device.h"
-#include "common/backend/trace.h"
+#include "common/backend/trace_spans.h"
 #include "common/cli/bench.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,42 +21,24 @@ static void count(struct bench_traffic *sum, const struct step_place *at, const 
     *to += seconds;
 }
 
-/* A collective begins when the rank's work reached it, and not before the one in front of it on
- * the same communicator had ended, as in a written profile. */
-static void add_up(struct bench_traffic *sum, const struct step_place *at, const struct trace *t,
-                   const double *moment)
+static enum status add_up(struct bench_traffic *sum, const struct step_place *at,
+                          const struct trace *t)
 {
-    double free_at[TRACE_TRACKS + 1] = {0};
+    double *moment, free_at[TRACE_TRACKS + 1] = {0};
 
     memset(sum, 0, sizeof *sum);
+    TRY(trace_moments(&moment, t));
     for (int64_t i = 0; i < t->spans; i++) {
         const struct trace_span *s = &t->span[i];
-        double begin = moment[s->begin], end = moment[s->end];
+        double seconds = moment[s->end] - trace_begin(s, moment, free_at);
 
-        if (s->track > 0) {
-            begin = fmin(fmax(begin, free_at[s->track]), end);
-            free_at[s->track] = end;
-            count(sum, at, t->comm[s->track - 1], 0, end - begin);
-        } else if (s->of > 0) {
-            count(sum, at, t->comm[s->of - 1], 1, end - begin);
-        }
+        if (s->track > 0)
+            count(sum, at, t->comm[s->track - 1], 0, seconds);
+        else if (s->of > 0)
+            count(sum, at, t->comm[s->of - 1], 1, seconds);
     }
-}
-
-static enum status read_spans(struct bench_traffic *sum, const struct step_place *at,
-                              struct trace *t)
-{
-    double *moment = malloc((size_t)t->moments * sizeof *moment);
-    enum status st = moment ? ST_OK : fail(ST_ENOMEM, "no memory for a profile");
-
-    if (st == ST_OK && t->failed != ST_OK)
-        st = fail(t->failed, "the profile is not whole: %s", t->message);
-    if (st == ST_OK)
-        st = device_stamps(t->dev, moment, t->moments);
-    if (st == ST_OK)
-        add_up(sum, at, t, moment);
     free(moment);
-    return st;
+    return ST_OK;
 }
 
 static enum status profiled(struct bench *b, struct bench_case *c,
@@ -72,7 +53,7 @@ static enum status profiled(struct bench *b, struct bench_case *c,
     if (st == ST_OK)
         st = device_sync(c->place.at.dev);
     if (st == ST_OK)
-        st = read_spans(sum, &c->place.at, t);
+        st = add_up(sum, &c->place.at, t);
     trace_stop(t);
     return st;
 }
