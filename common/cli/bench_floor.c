@@ -115,6 +115,7 @@ static enum status time_placed(struct ground *g, struct floor_call *c, double *b
         n = (int)fmin(LAUNCHES, fmax(1.0, ENOUGH / seconds));
     *best = INFINITY;
     for (int round = 0; round < g->b->rounds; round++) {
+        host_alive(g->b->job); /* a stage with less to time waits in its first message */
         TRY(time_launches(g, c, n, &seconds));
         *best = seconds < *best ? seconds : *best;
     }
