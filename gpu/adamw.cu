@@ -148,5 +148,5 @@ extern "C" enum status gpu_adamw(struct device *dev, const struct adamw_item *it
     adamw_kernel<<<(unsigned)blocks, 256, 0, gpu->stream>>>(
         static_cast<const struct adamw_desc *>(on_device), n, s,
         static_cast<const double *>(norm_scale->data) + norm_scale->stride);
-    return gpu_launched("adamw");
+    return gpu_launched(gpu_of(dev), "adamw");
 }

@@ -205,6 +205,13 @@ static enum status take_room(struct room *r, struct gpu_device *dev, const struc
     return ST_OK;
 }
 
+static enum status execute(struct gpu_device *dev, const struct gpu_graph_plan *plan,
+                           struct call *call, void *workspace)
+{
+    TRY(gpu_graph_run(dev->cudnn->handle, plan, call->name, call->data, call->n, workspace));
+    return gpu_put(dev, GPU_PUT_CALL);
+}
+
 enum status gpu_cudnn_forward(struct gpu_device *dev, const struct attention *at)
 {
     struct gpu_attention_shape s = shape_of(at);
@@ -222,8 +229,7 @@ enum status gpu_cudnn_forward(struct gpu_device *dev, const struct attention *at
         give_rows(&call, ATT_O, &at->o, first, &s);
         give(&call, ATT_LSE, room.lse + first * s.heads * s.seq);
         give_scalars(&call, &s);
-        TRY(gpu_graph_run(dev->cudnn->handle, &plan->run, call.name, call.data, call.n,
-                          room.workspace));
+        TRY(execute(dev, &plan->run, &call, room.workspace));
     }
     return gpu_lse_turn(dev, &at->lse, room.lse, s.seq, 0);
 }
@@ -257,8 +263,7 @@ enum status gpu_cudnn_backward(struct gpu_device *dev, const struct attention *a
         give(&call, ATT_LSE, room.lse + first * s.heads * s.seq);
         give(&call, ATT_DELTA, room.delta + first * s.heads * s.seq);
         give_scalars(&call, &s);
-        TRY(gpu_graph_run(dev->cudnn->handle, &plan->run, call.name, call.data, call.n,
-                          room.workspace));
+        TRY(execute(dev, &plan->run, &call, room.workspace));
     }
     return ST_OK;
 }

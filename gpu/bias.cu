@@ -35,7 +35,7 @@ extern "C" enum status gpu_bias_forward(struct device *dev, struct tensor *y,
         bias_kernel<form, v>
             <<<g.blocks, g.threads, 0, gpu_of(dev)->stream>>>(vy, vb, f.cols, g.pieces);
     });
-    return gpu_launched("bias");
+    return gpu_launched(gpu_of(dev), "bias");
 }
 
 struct bias_back_args {
@@ -87,6 +87,6 @@ extern "C" enum status gpu_bias_backward(struct device *dev, struct tensor *dbia
 
         bias_backward_kernel<form, v><<<blocks, threads, 0, gpu_of(dev)->stream>>>(a);
     });
-    TRY(gpu_launched("bias_backward"));
+    TRY(gpu_launched(gpu_of(dev), "bias_backward"));
     return gpu_parts_join(gpu_of(dev), dbias, &parts, accumulate);
 }

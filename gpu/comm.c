@@ -231,7 +231,7 @@ enum status gpu_comm_launched(struct gpu_comm *c, ncclResult_t r)
     TRY(settle(c, r));
     CUDA_TRY(cudaEventRecord(c->done, c->stream));
     c->recorded |= gpu_capturing(c->dev);
-    return ST_OK;
+    return gpu_put(c->dev, GPU_PUT_CALL);
 }
 
 /* One rank: its own tensor is the result. */

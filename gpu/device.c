@@ -23,9 +23,10 @@ enum status gpu_check(cudaError_t err, const char *what)
                 cudaGetErrorString(err), cudaGetErrorName(err));
 }
 
-enum status gpu_launched(const char *op)
+enum status gpu_launched(struct gpu_device *dev, const char *op)
 {
-    return gpu_check(cudaGetLastError(), op);
+    TRY(gpu_check(cudaGetLastError(), op));
+    return gpu_put(dev, 1);
 }
 
 /* The node's GPU of this rank, made current. Streams share the GPU's queues, and what waits at the
@@ -96,6 +97,8 @@ static enum status open_parts(struct gpu_device *dev, const struct device_option
     TRY(choose(&dev->ordinal, opt));
     CUDA_TRY(cudaStreamCreateWithFlags(&dev->stream, cudaStreamNonBlocking));
     CUDA_TRY(cudaEventCreateWithFlags(&dev->mark, cudaEventDisableTiming));
+    for (int i = 0; i < GPU_AHEAD_SLOTS; i++)
+        CUDA_TRY(cudaEventCreateWithFlags(&dev->passed[i], cudaEventDisableTiming));
     CUDA_TRY(cudaMalloc(&dev->scratch, GPU_SCRATCH));
     dev->scratch_bytes = GPU_SCRATCH;
     TRY(staging_open(&dev->staging));
@@ -139,6 +142,9 @@ void gpu_close(struct device *dev)
     cudaFree(gpu->scratch);
     if (gpu->mark)
         cudaEventDestroy(gpu->mark);
+    for (int i = 0; i < GPU_AHEAD_SLOTS; i++)
+        if (gpu->passed[i])
+            cudaEventDestroy(gpu->passed[i]);
     if (gpu->stream)
         cudaStreamDestroy(gpu->stream);
     cudaGetLastError(); /* whatever closing met is no later call's failure */
@@ -181,13 +187,29 @@ static enum status wait_event(struct gpu_device *dev, cudaEvent_t event, const c
     return gpu_check(err, what);
 }
 
-/* Waits for the copy that last used a slot, when uploads run far ahead of the GPU; what the GPU was
- * given since then goes on. */
-static enum status slot_wait(struct gpu_device *dev, cudaEvent_t sent)
+/* Waits for an event of the compute stream, where the host is far ahead of the GPU; what the GPU
+ * was given since then goes on. */
+static enum status reach(struct gpu_device *dev, cudaEvent_t event, const char *what)
 {
     if (dev->comms)
-        return wait_event(dev, sent, "an upload");
-    CUDA_TRY(cudaEventSynchronize(sent));
+        return wait_event(dev, event, what);
+    CUDA_TRY(cudaEventSynchronize(event));
+    return ST_OK;
+}
+
+enum status gpu_put(struct gpu_device *dev, int n)
+{
+    int slot;
+
+    if (dev->recording)
+        return ST_OK;
+    slot = gpu_ahead_put(&dev->ahead, n);
+    if (slot >= 0)
+        CUDA_TRY(cudaEventRecord(dev->passed[slot], dev->stream));
+    while ((slot = gpu_ahead_far(&dev->ahead)) >= 0) {
+        TRY(reach(dev, dev->passed[slot], "the GPU's work"));
+        gpu_ahead_reached(&dev->ahead);
+    }
     return ST_OK;
 }
 
@@ -203,11 +225,12 @@ enum status gpu_upload(struct device *dev, void *dst, const void *src, size_t by
         size_t piece = bytes - done < GPU_STAGE_BYTES ? bytes - done : GPU_STAGE_BYTES;
         char *slot = st->memory + (size_t)st->next * GPU_STAGE_BYTES;
 
-        TRY(slot_wait(gpu, st->sent[st->next]));
+        TRY(reach(gpu, st->sent[st->next], "an upload"));
         memcpy(slot, (const char *)src + done, piece);
         CUDA_TRY(
             cudaMemcpyAsync((char *)dst + done, slot, piece, cudaMemcpyHostToDevice, gpu->stream));
         CUDA_TRY(cudaEventRecord(st->sent[st->next], gpu->stream));
+        TRY(gpu_put(gpu, 2));
         st->next = (st->next + 1) % GPU_STAGE_SLOTS;
         done += piece;
     }
@@ -225,13 +248,13 @@ enum status gpu_download(struct device *dev, void *dst, const void *src, size_t 
 enum status gpu_copy(struct device *dev, void *dst, const void *src, size_t bytes)
 {
     CUDA_TRY(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, gpu_of(dev)->stream));
-    return ST_OK;
+    return gpu_put(gpu_of(dev), 1);
 }
 
 enum status gpu_zero(struct device *dev, void *dst, size_t bytes)
 {
     CUDA_TRY(cudaMemsetAsync(dst, 0, bytes, gpu_of(dev)->stream));
-    return ST_OK;
+    return gpu_put(gpu_of(dev), 1);
 }
 
 enum status gpu_sync(struct device *dev)
@@ -286,10 +309,7 @@ enum status gpu_wait(struct gpu_device *dev)
 
 int gpu_capturing(struct gpu_device *dev)
 {
-    enum cudaStreamCaptureStatus st = cudaStreamCaptureStatusNone;
-
-    return cudaStreamIsCapturing(dev->stream, &st) == cudaSuccess &&
-           st != cudaStreamCaptureStatusNone;
+    return dev->recording;
 }
 
 enum status gpu_plan(int *accumulate, const struct sample_plan *plan)

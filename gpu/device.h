@@ -3,6 +3,7 @@
 #define GPU_DEVICE_H
 
 #include "common/backend/backend.h"
+#include "gpu/ahead.h"
 #include "gpu/limits.h"
 
 #include <cuda_runtime.h>
@@ -25,6 +26,19 @@ struct gpu_staging {
     int next;
 };
 
+/* The host enqueues and goes on, and must not do so without limit: the driver's queue of a stream
+ * holds about 1024 things. Behind a collective whose peer is gone nothing leaves it, and a launch
+ * that finds it full waits inside the driver, where neither the job's failure flag nor its deadline
+ * is heeded. So what is put on the compute stream is counted (gpu_put, gpu/ahead.h), and the host
+ * waits for the oldest mark, in the way of all waits here, before the queue could be full. What
+ * libraries put there is not told; these are counted for it, rather too many:
+ *   GPU_PUT_PRODUCT  a product of cuBLASLt
+ *   GPU_PUT_CALL     an execution of cuDNN; a collective with its events, on either stream (the
+ *                    compute stream waits for each, so its marks bound that stream too)
+ *   GPU_PUT_SORT     CUB's sort, with the small kernels around it
+ *   GPU_PUT_GRAPH    a replayed graph, whatever it holds: the host is up to four steps ahead */
+enum { GPU_PUT_PRODUCT = 2, GPU_PUT_CALL = 8, GPU_PUT_SORT = 16, GPU_PUT_GRAPH = 256 };
+
 /* Events of a profile's moments. */
 struct gpu_stamps {
     cudaEvent_t *event;
@@ -39,6 +53,9 @@ struct gpu_device {
     char name[128];      /* of the GPU, and which attention runs on it */
     cudaStream_t stream; /* all arithmetic, in order */
     cudaEvent_t mark;    /* what gpu_wait waits for */
+    struct gpu_ahead ahead;
+    cudaEvent_t passed[GPU_AHEAD_SLOTS]; /* its marks */
+    int recording;                       /* the stream records a graph and does nothing */
     void *scratch;
     size_t scratch_bytes;
     struct gpu_staging staging;
@@ -61,8 +78,12 @@ enum status gpu_check(cudaError_t err, const char *what);
 
 #define CUDA_TRY(call) TRY(gpu_check((call), #call))
 
-/* Result of the launches since the last check. */
-enum status gpu_launched(const char *op);
+/* n things were put on the compute stream (a kernel, a copy, an event: one each). Waits while it is
+ * more than the host may be ahead; nothing counts while a graph is recorded. Errors: gpu_wait's. */
+enum status gpu_put(struct gpu_device *dev, int n);
+
+/* Result of the launch since the last check, which counts as one thing put on the stream. */
+enum status gpu_launched(struct gpu_device *dev, const char *op);
 
 /* Scratch of at least `bytes`; valid until the op returns, as all users follow each other on the
  * compute stream. Grows by a wait and a new allocation when asked for more than ever before, which

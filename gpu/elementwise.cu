@@ -38,7 +38,7 @@ extern "C" enum status gpu_add(struct device *dev, struct tensor *y, const struc
         add_kernel<form, v>
             <<<g.blocks, g.threads, 0, gpu_of(dev)->stream>>>(vy, va, vb, f.cols, g.pieces);
     });
-    return gpu_launched("add");
+    return gpu_launched(gpu_of(dev), "add");
 }
 
 /* parts [p M, c] and wide [M, p c], in pieces of type T; c and strides count pieces. */
@@ -82,7 +82,7 @@ static enum status cols_launch(struct device *dev, const struct tensor *wide,
 
     cols_kernel<T><<<g.blocks, g.threads, 0, gpu_of(dev)->stream>>>(
         static_cast<T *>(wide->data), static_cast<T *>(parts->data), s, g.pieces);
-    return gpu_launched(join ? "cols_join" : "cols_split");
+    return gpu_launched(gpu_of(dev), join ? "cols_join" : "cols_split");
 }
 
 static enum status cols_move(struct device *dev, const struct tensor *wide,
@@ -173,7 +173,7 @@ extern "C" enum status gpu_sum_tree(struct device *dev, struct tensor *s,
         kernel<<<g.blocks, g.threads, 0, gpu_of(dev)->stream>>>(vs, vp, f.rows, f.cols, p,
                                                                 g.pieces);
     });
-    return gpu_launched("sum_tree");
+    return gpu_launched(gpu_of(dev), "sum_tree");
 }
 
 template <int FORM, int V>
@@ -226,7 +226,7 @@ extern "C" enum status gpu_convert(struct device *dev, struct tensor *y, const s
     if (f.others && y->dtype != DT_I32 && x->dtype != DT_I32) {
         convert_any_kernel<<<(unsigned)((tensor_count(y) + 255) / 256), 256, 0,
                              gpu_of(dev)->stream>>>(*y, *x);
-        return gpu_launched("convert");
+        return gpu_launched(gpu_of(dev), "convert");
     }
     TRY(fit_check(&f, "convert"));
     fit_flatten(&f);
@@ -236,7 +236,7 @@ extern "C" enum status gpu_convert(struct device *dev, struct tensor *y, const s
         convert_kernel<form, v>
             <<<g.blocks, g.threads, 0, gpu_of(dev)->stream>>>(vy, vx, f.cols, g.pieces);
     });
-    return gpu_launched("convert");
+    return gpu_launched(gpu_of(dev), "convert");
 }
 
 template <int FORM, int V>
@@ -273,5 +273,5 @@ extern "C" enum status gpu_scale_rows(struct gpu_device *dev, struct tensor *y,
         scale_rows_kernel<form, v>
             <<<g.blocks, g.threads, 0, dev->stream>>>(vy, vs, vc, f.cols, g.pieces);
     });
-    return gpu_launched("gemm, scale of rows");
+    return gpu_launched(dev, "gemm, scale of rows");
 }

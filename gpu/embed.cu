@@ -54,7 +54,7 @@ extern "C" enum status gpu_embed_forward(struct device *dev, struct tensor *y,
 
         embed_forward_kernel<form, v><<<g.blocks, g.threads, 0, gpu_of(dev)->stream>>>(a, g.pieces);
     });
-    return gpu_launched("embed_forward");
+    return gpu_launched(gpu_of(dev), "embed_forward");
 }
 
 /* Tokens as (row of dw, place) pairs; rows of other ranks get the number behind the last one. */
@@ -233,10 +233,10 @@ static enum status embed_sort(struct embed_pairs *s, struct gpu_device *dev,
     s->cut.place = s->place;
     embed_keys_kernel<<<(unsigned)((m + 255) / 256), 256, 0, dev->stream>>>(s->key_in, s->place_in,
                                                                             *a, m);
-    TRY(gpu_launched("embed_backward, keys"));
+    TRY(gpu_launched(dev, "embed_backward, keys"));
     CUDA_TRY(cub::DeviceRadixSort::SortPairs(s->temp, s->temp_bytes, s->key_in, s->key, s->place_in,
                                              s->place, (int)m, 0, bits, dev->stream));
-    return ST_OK;
+    return gpu_put(dev, GPU_PUT_SORT);
 }
 
 extern "C" enum status gpu_embed_backward(struct device *dev, struct tensor *dw,
@@ -272,5 +272,5 @@ extern "C" enum status gpu_embed_backward(struct device *dev, struct tensor *dw,
         embed_sum_kernel<form, v><<<blocks, g.threads, 0, gpu_of(dev)->stream>>>(a, pairs.cut);
         embed_run_kernel<form, v><<<blocks, g.threads, 0, gpu_of(dev)->stream>>>(a, pairs.cut);
     });
-    return gpu_launched("embed_backward");
+    return gpu_launched(gpu_of(dev), "embed_backward");
 }

@@ -304,7 +304,7 @@ static enum status flash_launch(struct gpu_device *dev, K kernel, const struct f
     CUDA_TRY(
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
     kernel<<<blocks, THREADS, shared, dev->stream>>>(a);
-    return gpu_launched("attention");
+    return gpu_launched(dev, "attention");
 }
 
 /* Calls launch(constant<HD>, constant<V>) for the smallest HD that holds a head. */
@@ -371,7 +371,7 @@ extern "C" enum status gpu_flash_backward(struct gpu_device *dev, const struct a
     a.delta = static_cast<float *>(p);
     flash_delta_kernel<<<(unsigned)((rows * at->heads + 7) / 8), THREADS, 0, dev->stream>>>(a,
                                                                                             rows);
-    TRY(gpu_launched("attention_backward"));
+    TRY(gpu_launched(dev, "attention_backward"));
     return flash_form(a.head_dim, f.wide, [&](auto hd, auto v) {
         size_t shared = sizeof(float) * TILE * (4 * hd + 2);
 

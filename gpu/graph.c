@@ -15,6 +15,7 @@ struct gpu_graph {
 enum status gpu_capture_begin(struct device *dev)
 {
     CUDA_TRY(cudaStreamBeginCapture(gpu_of(dev)->stream, cudaStreamCaptureModeThreadLocal));
+    gpu_of(dev)->recording = 1;
     return ST_OK;
 }
 
@@ -39,6 +40,7 @@ enum status gpu_capture_end(struct device *dev, void **graph)
 
     *graph = NULL;
     st = gpu_check(cudaStreamEndCapture(gpu->stream, &recorded), "recording a CUDA graph");
+    gpu->recording = 0;
     events = gpu_comm_recorded(gpu);
     if (st == ST_OK)
         st = events;
@@ -62,7 +64,8 @@ enum status gpu_replay(struct device *dev, void *graph, int *done)
     if (!*done)
         return ST_OK;
     CUDA_TRY(cudaGraphLaunch(g->exec, gpu->stream));
-    return gpu_comm_recorded(gpu);
+    TRY(gpu_comm_recorded(gpu));
+    return gpu_put(gpu, GPU_PUT_GRAPH);
 }
 
 void gpu_capture_free(struct device *dev, void *graph)

@@ -63,7 +63,7 @@ extern "C" enum status gpu_latent_forward(struct device *dev, struct tensor *z, 
         latent_forward_kernel<form, v>
             <<<g.blocks, g.threads, 0, gpu_of(dev)->stream>>>(p, g.pieces);
     });
-    return gpu_launched("latent_forward");
+    return gpu_launched(gpu_of(dev), "latent_forward");
 }
 
 template <int FORM, int V>
@@ -99,7 +99,7 @@ extern "C" enum status gpu_latent_act(struct device *dev, struct tensor *a, cons
         latent_act_kernel<form, v>
             <<<g.blocks, g.threads, 0, gpu_of(dev)->stream>>>(va, vz, lat.act, f.cols, g.pieces);
     });
-    return gpu_launched("latent_act");
+    return gpu_launched(gpu_of(dev), "latent_act");
 }
 
 struct latent_back_args {
@@ -161,5 +161,5 @@ extern "C" enum status gpu_latent_backward(struct device *dev, struct tensor *u,
 
         latent_backward_kernel<form, v><<<(unsigned)f.rows, threads, 0, gpu_of(dev)->stream>>>(p);
     });
-    return gpu_launched("latent_backward");
+    return gpu_launched(gpu_of(dev), "latent_backward");
 }

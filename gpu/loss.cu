@@ -135,7 +135,7 @@ extern "C" enum status gpu_ce_stats(struct device *dev, struct tensor *st,
 
         ce_stats_kernel<form, v><<<(unsigned)f.rows, threads, 0, gpu_of(dev)->stream>>>(a);
     });
-    return gpu_launched("ce_stats");
+    return gpu_launched(gpu_of(dev), "ce_stats");
 }
 
 /* The gradient of the V logits from column col on. */
@@ -214,5 +214,5 @@ extern "C" enum status gpu_ce_grad(struct device *dev, struct tensor *loss, stru
 
         kernel<<<(unsigned)f.rows, threads, 0, gpu_of(dev)->stream>>>(a);
     });
-    return gpu_launched("ce_grad");
+    return gpu_launched(gpu_of(dev), "ce_grad");
 }

@@ -26,5 +26,5 @@ extern "C" enum status gpu_lse_turn(struct gpu_device *dev, const struct tensor 
     TRY(fit_column_alone(&c, by_row));
     lse_kernel<<<(unsigned)((n + 255) / 256), 256, 0, dev->stream>>>(c, by_head, by_row->rows, seq,
                                                                      by_row->cols, out);
-    return gpu_launched("log-sum-exp of attention");
+    return gpu_launched(dev, "log-sum-exp of attention");
 }

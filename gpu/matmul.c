@@ -382,5 +382,6 @@ enum status gpu_matmul_run(struct gpu_device *dev, const struct gpu_product *p)
         TRY(choose(dev, plan, p));
         plan->used = 1;
     }
-    return launch(dev, plan, p, &plan->algo, p->y);
+    TRY(launch(dev, plan, p, &plan->algo, p->y));
+    return gpu_put(dev, GPU_PUT_PRODUCT); /* not in launch: nothing must disturb what is timed */
 }

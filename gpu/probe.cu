@@ -36,7 +36,7 @@ extern "C" enum status gpu_probe_bits(uint64_t *sum, struct gpu_device *dev, con
     slot = static_cast<unsigned long long *>(p);
     CUDA_TRY(cudaMemsetAsync(slot, 0, sizeof *slot, dev->stream));
     probe_kernel<<<4 * dev->sms, 256, 0, dev->stream>>>(slot, *t);
-    TRY(gpu_launched("probe"));
+    TRY(gpu_launched(dev, "probe"));
     TRY(gpu_wait(dev));
     CUDA_TRY(cudaMemcpyAsync(sum, slot, sizeof *slot, cudaMemcpyDeviceToHost, dev->stream));
     return gpu_wait(dev);

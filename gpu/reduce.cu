@@ -54,7 +54,7 @@ extern "C" enum status gpu_parts_join(struct gpu_device *dev, const struct tenso
                     dtype_name(sum->dtype));
     parts_kernel<<<(unsigned)((sum->cols + 31) / 32), threads, 0, dev->stream>>>(
         static_cast<float *>(sum->data), p->partial, p->parts, sum->cols, accumulate);
-    return gpu_launched("sum over tokens");
+    return gpu_launched(dev, "sum over tokens");
 }
 
 /* Elements of a cell that one block squares. */
@@ -199,11 +199,11 @@ extern "C" enum status gpu_sumsq(struct device *dev, struct tensor *table, const
     TRY(gpu_scratch(gpu, &p, (size_t)blocks * sizeof(double)));
     sumsq_kernel<<<(unsigned)blocks, 256, 0, gpu->stream>>>(static_cast<double *>(p), cell,
                                                             (int)cells);
-    TRY(gpu_launched("sumsq"));
+    TRY(gpu_launched(gpu_of(dev), "sumsq"));
     sumsq_join_kernel<<<(unsigned)((cells + 7) / 8), 256, 0, gpu->stream>>>(
         static_cast<double *>(table->data), table->stride, static_cast<double *>(p), cell,
         (int)cells, blocks);
-    return gpu_launched("sumsq");
+    return gpu_launched(gpu_of(dev), "sumsq");
 }
 
 /* One block; thread 0 adds what the others fetch, strictly in order. */
@@ -240,5 +240,5 @@ extern "C" enum status gpu_clip(struct device *dev, struct tensor *norm_scale,
     clip_kernel<<<1, 256, 0, gpu_of(dev)->stream>>>(
         static_cast<double *>(norm_scale->data), norm_scale->stride,
         static_cast<const double *>(table->data), table->rows, table->stride, limit);
-    return gpu_launched("clip");
+    return gpu_launched(gpu_of(dev), "clip");
 }

@@ -131,7 +131,7 @@ static enum status rms_launch(struct device *dev, struct rms_args a, struct tens
     fit_launch(&f, [&](auto form, auto v) {
         rms_start<form, v>(a, (unsigned)f.rows, gpu_of(dev)->stream);
     });
-    return gpu_launched("rms_norm");
+    return gpu_launched(gpu_of(dev), "rms_norm");
 }
 
 extern "C" enum status gpu_rms_norm(struct device *dev, struct tensor *h, struct tensor *s,
@@ -213,7 +213,7 @@ extern "C" enum status gpu_rms_apply(struct device *dev, struct tensor *h, const
 
         rms_apply_kernel<form, v><<<g.blocks, g.threads, 0, gpu_of(dev)->stream>>>(a, g.pieces);
     });
-    return gpu_launched("rms_apply");
+    return gpu_launched(gpu_of(dev), "rms_apply");
 }
 
 template <int FORM, int V>
@@ -252,7 +252,7 @@ extern "C" enum status gpu_rms_dot(struct device *dev, struct tensor *c, const s
         rms_dot_kernel<form, v>
             <<<(unsigned)f.rows, threads, 0, gpu_of(dev)->stream>>>(vc, vt, vx, vg, f.cols);
     });
-    return gpu_launched("rms_dot");
+    return gpu_launched(gpu_of(dev), "rms_dot");
 }
 
 __global__ void rms_coef_kernel(struct column coef, struct column c, struct column s,
@@ -280,5 +280,5 @@ extern "C" enum status gpu_rms_coef(struct device *dev, struct tensor *coef, con
     TRY(fit_check(&f, "rms_coef"));
     rms_coef_kernel<<<(unsigned)((f.rows + 127) / 128), 128, 0, gpu_of(dev)->stream>>>(
         vk, vc, vs, norm, f.rows);
-    return gpu_launched("rms_coef");
+    return gpu_launched(gpu_of(dev), "rms_coef");
 }

@@ -248,7 +248,7 @@ static enum status rms_backward_launch(struct gpu_device *dev, struct rms_back_a
     fit_launch(&f, [&](auto form, auto v) {
         rms_backward_start<form, v>(dev, a, dim3((unsigned)parts.parts, (unsigned)tiles));
     });
-    TRY(gpu_launched("rms_backward"));
+    TRY(gpu_launched(dev, "rms_backward"));
     return gpu_parts_join(dev, &g->dgain, &parts, accumulate);
 }
 

@@ -54,5 +54,5 @@ extern "C" enum status gpu_rope(struct device *dev, struct tensor *x, const stru
         rope_kernel<form, v><<<g.blocks, g.threads, 0, gpu_of(dev)->stream>>>(
             vx, vt, rope, per_head, items, g.pieces);
     });
-    return gpu_launched("rope");
+    return gpu_launched(gpu_of(dev), "rope");
 }

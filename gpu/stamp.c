@@ -26,7 +26,7 @@ enum status gpu_stamp_on(struct gpu_device *dev, int64_t n, cudaStream_t stream)
     for (; s->made <= n; s->made++)
         CUDA_TRY(cudaEventCreate(&s->event[s->made]));
     CUDA_TRY(cudaEventRecord(s->event[n], stream));
-    return ST_OK;
+    return gpu_put(dev, 1);
 }
 
 enum status gpu_stamp(struct device *dev, int64_t n, const char *name)

@@ -36,7 +36,7 @@ extern "C" enum status gpu_swiglu_forward(struct device *dev, struct tensor *f,
         swiglu_forward_kernel<form, v><<<grid.blocks, grid.threads, 0, gpu_of(dev)->stream>>>(
             vf, vg, vu, kind, fit.cols, grid.pieces);
     });
-    return gpu_launched("swiglu_forward");
+    return gpu_launched(gpu_of(dev), "swiglu_forward");
 }
 
 struct swiglu_args {
@@ -97,5 +97,5 @@ extern "C" enum status gpu_swiglu_backward(struct device *dev, const struct swig
         swiglu_backward_kernel<form, v>
             <<<g.blocks, g.threads, 0, gpu_of(dev)->stream>>>(a, g.pieces);
     });
-    return gpu_launched("swiglu_backward");
+    return gpu_launched(gpu_of(dev), "swiglu_backward");
 }
