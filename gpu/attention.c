@@ -35,8 +35,9 @@ static int suits(const struct tensor *t)
 /* Whether cuDNN does this shape: the rule of attention.h and nothing else. */
 static int by_cudnn(const struct gpu_device *dev, const struct attention *at)
 {
-    return dev->cudnn && at->pos0 == 0 && at->kv_rows == at->seq && at->head_dim % 8 == 0 &&
-           at->head_dim <= 128 && suits(&at->q) && suits(&at->k) && suits(&at->v) && suits(&at->o);
+    return dev->cudnn && !at->starts.data && at->pos0 == 0 && at->kv_rows == at->seq &&
+           at->head_dim % 8 == 0 && at->head_dim <= 128 && suits(&at->q) && suits(&at->k) &&
+           suits(&at->v) && suits(&at->o);
 }
 #else
 enum status gpu_attention_open(struct gpu_device *dev)
@@ -69,10 +70,6 @@ static enum status check_shape(const struct attention *at)
     if (at->head_dim > 256)
         return fail(ST_ESHAPE, "attention with head_dim %lld; the gpu backend takes up to 256",
                     (long long)at->head_dim);
-    if (at->starts.data)
-        return fail(ST_ECONFIG,
-                    "attention within documents (data.reset_documents) is not built for "
-                    "the gpu backend; use ref");
     if (at->lse.dtype != DT_F32)
         return fail(ST_EDTYPE, "attention: log-sum-exp of type %s; it is f32",
                     dtype_name(at->lse.dtype));

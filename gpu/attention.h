@@ -1,8 +1,9 @@
 /* Attention: which kernels do it, chosen when the device opens and named in its description.
  *
  * With cuDNN: its fused kernels for bf16 training shapes (pos0 = 0, kv_rows = seq, head_dim a
- * multiple of 8 up to 128, rows a multiple of 8 elements apart and 16-byte aligned). All else, f32
- * and generation above all, and everything without cuDNN: the own kernels. Neither falls back on
+ * multiple of 8 up to 128, rows a multiple of 8 elements apart and 16-byte aligned) of whole
+ * sequences. All else, f32, generation and attention within documents above all, and everything
+ * without cuDNN: the own kernels. Neither falls back on
  * the other: a shape that cuDNN refuses is an error.
  */
 #ifndef GPU_ATTENTION_H
@@ -18,7 +19,7 @@ extern "C" {
 enum status gpu_attention_open(struct gpu_device *dev);
 void gpu_attention_close(struct gpu_device *dev);
 
-/* "cuDNN 9.19 (bf16 training), own kernels else", "own kernels". */
+/* "cuDNN 9.19 (bf16 training, whole sequences), own kernels else", "own kernels". */
 const char *gpu_attention_path(const struct gpu_device *dev);
 
 /* The own kernels (flash.cu): f32 arithmetic on any shape with head_dim up to 256. */

@@ -38,7 +38,8 @@ static enum status open_parts(struct gpu_cudnn *c, struct gpu_device *dev)
     size_t version = cudnnGetVersion();
     int32_t device = dev->ordinal;
 
-    snprintf(c->name, sizeof c->name, "cuDNN %zu.%zu.%zu (bf16 training), own kernels else",
+    snprintf(c->name, sizeof c->name,
+             "cuDNN %zu.%zu.%zu (bf16 training, whole sequences), own kernels else",
              version / 10000, version / 100 % 100, version % 100);
     CUDNN_TRY(cudnnCreate(&c->handle));
     CUDNN_TRY(cudnnSetStream(c->handle, dev->stream));

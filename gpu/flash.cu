@@ -2,140 +2,31 @@
  * arithmetic is f32; backward adds in a fixed order (one kernel for dk and dv, one for dq, no
  * atomics). They do every shape; for speed in bf16 there is cuDNN.
  *
- * A block of 8 warps has TILE rows of its own (queries, or keys for dk and dv) and walks over tiles
- * of the others. Warp w owns rows 4 w .. 4 w + 3; lane j stands for row j of the other tile, or for
- * columns j, j + 32, ... of a result.
+ * A block has TILE rows of its own (queries, or keys for dk and dv) and walks over tiles of the
+ * others (tile.cuh).
+ *
+ * Within documents (struct attention, starts) a query sees no key before its document. As starts
+ * never fall along a sequence, the first query of a tile bounds its keys from below, and a tile of
+ * keys has had its last queries where one begins in a later document than its last key.
  */
 #include "gpu/attention.h"
 #include "gpu/fit.cuh"
-
-enum { TILE = 32, OWN = 4, THREADS = 256 };
+#include "gpu/tile.cuh"
 
 struct flash_args {
     struct view q, k, v, o, dq, dk, dv, d_o; /* d_o: gradient of o */
     struct column lse;
-    float *delta; /* [batch * seq, heads]: sum of do * o */
+    const int32_t *starts; /* [batch * seq]; NULL: all 0 */
+    float *delta;          /* [batch * seq, heads]: sum of do * o */
     int seq, kv_rows, pos0, heads, kv_heads, head_dim;
     float scale;
 };
 
-/* dst [TILE, HD] = rows row .. row + TILE of v, those from `valid` on and columns from head_dim on
- * as zeros; col: first column of the head. */
-template <int HD, int V>
-static __device__ void tile_load(float *dst, int stride, const struct view &v, int64_t row,
-                                 int valid, int64_t col, int head_dim)
+/* The first key that query i of the sequence from row `rows` on sees; past its end, what the last
+ * one sees. */
+static __device__ __forceinline__ int first_key(const struct flash_args &a, int64_t rows, int i)
 {
-    for (int i = threadIdx.x; i < TILE * HD / V; i += THREADS) {
-        int r = i / (HD / V), d = i % (HD / V) * V;
-        float x[V] = {};
-
-        if (r < valid && d < head_dim)
-            load<FORM_MIXED, V>(x, v, (row + r) * v.stride + col + d);
-#pragma unroll
-        for (int j = 0; j < V; j++)
-            dst[r * stride + d + j] = x[j];
-    }
-}
-
-/* s[r] = own row r of this warp times the other tile's row of this lane. */
-template <int HD>
-static __device__ __forceinline__ void tile_dot(float (&s)[OWN], const float *own,
-                                                const float *other)
-{
-    const float *mine = other + threadIdx.x % 32 * (HD + 1);
-    const float *rows = own + threadIdx.x / 32 * OWN * HD;
-
-#pragma unroll
-    for (int r = 0; r < OWN; r++)
-        s[r] = 0.0f;
-#pragma unroll 4
-    for (int d = 0; d < HD; d += 4)
-#pragma unroll
-        for (int r = 0; r < OWN; r++) {
-            float4 x = *reinterpret_cast<const float4 *>(rows + r * HD + d);
-
-            s[r] += x.x * mine[d];
-            s[r] += x.y * mine[d + 1];
-            s[r] += x.z * mine[d + 2];
-            s[r] += x.w * mine[d + 3];
-        }
-}
-
-/* acc[r][c] += sum over rows j of the other tile of w[r] of lane j times its column 32 c + lane. */
-template <int HD>
-static __device__ __forceinline__ void tile_add(float (&acc)[OWN][HD / 32], const float (&w)[OWN],
-                                                const float *other)
-{
-    const float *column = other + threadIdx.x % 32;
-
-#pragma unroll 4
-    for (int j = 0; j < TILE; j++) {
-        float f[OWN];
-
-#pragma unroll
-        for (int r = 0; r < OWN; r++)
-            f[r] = __shfl_sync(0xffffffffu, w[r], j);
-#pragma unroll
-        for (int c = 0; c < HD / 32; c++) {
-            float x = column[j * (HD + 1) + 32 * c];
-
-#pragma unroll
-            for (int r = 0; r < OWN; r++)
-                acc[r][c] += f[r] * x;
-        }
-    }
-}
-
-/* Rows first + OWN * warp + r of v = acc, as far as they are below `rows`. */
-template <int HD>
-static __device__ void tile_store(const struct view &v, int64_t base, int first, int rows,
-                                  int64_t col, int head_dim, const float (&acc)[OWN][HD / 32])
-{
-#pragma unroll
-    for (int r = 0; r < OWN; r++) {
-        int row = first + threadIdx.x / 32 * OWN + r;
-
-#pragma unroll
-        for (int c = 0; c < HD / 32; c++) {
-            int d = 32 * c + threadIdx.x % 32;
-            float x[1] = {acc[r][c]};
-
-            if (row < rows && d < head_dim)
-                store<FORM_MIXED, 1>(v, (base + row) * v.stride + col + d, x);
-        }
-    }
-}
-
-static __device__ __forceinline__ float warp_max(float x)
-{
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2)
-        x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step));
-    return x;
-}
-
-/* Running softmax of a row: largest score, sum of exponentials. */
-struct softmax {
-    float most, sum;
-};
-
-/* s: a tile's scores become their weights; acc is scaled to the new largest score. */
-template <int HD>
-static __device__ __forceinline__ void softmax_step(struct softmax (&m)[OWN], float (&s)[OWN],
-                                                    float (&acc)[OWN][HD / 32])
-{
-#pragma unroll
-    for (int r = 0; r < OWN; r++) {
-        float most = fmaxf(m[r].most, warp_max(s[r]));
-        float shrink = expf(m[r].most - most); /* most is finite: key 0 is seen by all */
-
-        s[r] = expf(s[r] - most);
-        m[r].sum = m[r].sum * shrink + warp_sum(s[r]);
-        m[r].most = most;
-#pragma unroll
-        for (int c = 0; c < HD / 32; c++)
-            acc[r][c] *= shrink;
-    }
+    return a.starts ? a.starts[rows + min(i, a.seq - 1)] : 0;
 }
 
 /* Grid: (query tiles, heads, batch), the longest rows first. */
@@ -152,11 +43,14 @@ __global__ void __launch_bounds__(THREADS) flash_forward_kernel(struct flash_arg
     int64_t kv_col = (int64_t)(head * a.kv_heads / a.heads) * a.head_dim;
     struct softmax m[OWN];
     float acc[OWN][HD / 32] = {}, s[OWN];
+    int from[OWN];
 
-    for (int r = 0; r < OWN; r++)
+    for (int r = 0; r < OWN; r++) {
         m[r] = softmax{-INFINITY, 0.0f};
+        from[r] = first_key(a, rows, own + r);
+    }
     tile_load<HD, V>(q, HD, a.q, rows + first, a.seq - first, col, a.head_dim);
-    for (int key = 0; key <= last; key += TILE) {
+    for (int key = first_key(a, rows, first); key <= last; key += TILE) {
         __syncthreads();
         tile_load<HD, V>(k, HD + 1, a.k, keys + key, last + 1 - key, kv_col, a.head_dim);
         tile_load<HD, V>(v, HD + 1, a.v, keys + key, last + 1 - key, kv_col, a.head_dim);
@@ -164,7 +58,9 @@ __global__ void __launch_bounds__(THREADS) flash_forward_kernel(struct flash_arg
         tile_dot<HD>(s, q, k);
 #pragma unroll
         for (int r = 0; r < OWN; r++)
-            s[r] = key + lane <= min(a.pos0 + own + r, last) ? s[r] * a.scale : -INFINITY;
+            s[r] = key + lane >= from[r] && key + lane <= min(a.pos0 + own + r, last)
+                       ? s[r] * a.scale
+                       : -INFINITY;
         softmax_step<HD>(m, s, acc);
         tile_add<HD>(acc, s, v);
     }
@@ -211,16 +107,18 @@ __global__ void __launch_bounds__(THREADS) flash_dq_kernel(struct flash_args a)
     int64_t rows = (int64_t)blockIdx.z * a.seq, col = (int64_t)head * a.head_dim;
     int64_t kv_col = (int64_t)(head * a.kv_heads / a.heads) * a.head_dim;
     float acc[OWN][HD / 32] = {}, s[OWN], dp[OWN], lse[OWN], delta[OWN];
+    int from[OWN];
 
     for (int r = 0; r < OWN; r++) {
         int64_t row = rows + min(own + r, a.seq - 1);
 
+        from[r] = first_key(a, rows, own + r);
         lse[r] = a.lse.data[row * a.lse.stride + head];
         delta[r] = a.delta[row * a.heads + head];
     }
     tile_load<HD, V>(q, HD, a.q, rows + first, a.seq - first, col, a.head_dim);
     tile_load<HD, V>(d_o, HD, a.d_o, rows + first, a.seq - first, col, a.head_dim);
-    for (int key = 0; key <= last; key += TILE) {
+    for (int key = first_key(a, rows, first); key <= last; key += TILE) {
         __syncthreads();
         tile_load<HD, V>(k, HD + 1, a.k, rows + key, last + 1 - key, kv_col, a.head_dim);
         tile_load<HD, V>(v, HD + 1, a.v, rows + key, last + 1 - key, kv_col, a.head_dim);
@@ -229,7 +127,7 @@ __global__ void __launch_bounds__(THREADS) flash_dq_kernel(struct flash_args a)
         tile_dot<HD>(dp, d_o, v);
 #pragma unroll
         for (int r = 0; r < OWN; r++)
-            s[r] = key + lane <= min(own + r, last)
+            s[r] = key + lane >= from[r] && key + lane <= min(own + r, last)
                        ? expf(s[r] * a.scale - lse[r]) * (dp[r] - delta[r]) * a.scale
                        : 0.0f;
         tile_add<HD>(acc, s, k);
@@ -252,7 +150,7 @@ static __device__ __forceinline__ void flash_dkv_step(float (&dk)[OWN][HD / 32],
                                                       const struct flash_place &at)
 {
     const float *k = tiles, *v = k + TILE * HD, *q = v + TILE * HD, *d_o = q + TILE * (HD + 1);
-    int i = at.query + threadIdx.x % 32;
+    int i = at.query + threadIdx.x % 32, from = first_key(a, at.rows, i);
     int64_t row = at.rows + min(i, a.seq - 1);
     float lse = a.lse.data[row * a.lse.stride + at.head];
     float delta = a.delta[row * a.heads + at.head], p[OWN], dp[OWN];
@@ -261,7 +159,8 @@ static __device__ __forceinline__ void flash_dkv_step(float (&dk)[OWN][HD / 32],
     tile_dot<HD>(dp, v, d_o);
 #pragma unroll
     for (int r = 0; r < OWN; r++) {
-        p[r] = i < a.seq && at.own + r <= i ? expf(p[r] * a.scale - lse) : 0.0f;
+        p[r] =
+            i < a.seq && at.own + r >= from && at.own + r <= i ? expf(p[r] * a.scale - lse) : 0.0f;
         dp[r] = p[r] * (dp[r] - delta) * a.scale;
     }
     tile_add<HD>(dv, p, d_o);
@@ -276,14 +175,14 @@ __global__ void __launch_bounds__(THREADS) flash_dkv_kernel(struct flash_args a)
     float *k = reinterpret_cast<float *>(shared), *v = k + TILE * HD;
     float *q = v + TILE * HD, *d_o = q + TILE * (HD + 1);
     int first = (int)blockIdx.x * TILE, own = first + threadIdx.x / 32 * OWN;
-    int group = a.heads / a.kv_heads;
+    int group = a.heads / a.kv_heads, last = min(first + TILE, a.seq) - 1;
     int64_t rows = (int64_t)blockIdx.z * a.seq, kv_col = (int64_t)blockIdx.y * a.head_dim;
     float dk[OWN][HD / 32] = {}, dv[OWN][HD / 32] = {};
 
     tile_load<HD, V>(k, HD, a.k, rows + first, a.seq - first, kv_col, a.head_dim);
     tile_load<HD, V>(v, HD, a.v, rows + first, a.seq - first, kv_col, a.head_dim);
     for (int head = blockIdx.y * group; head < (int)(blockIdx.y + 1) * group; head++)
-        for (int query = first; query < a.seq; query += TILE) {
+        for (int query = first; query < a.seq && first_key(a, rows, query) <= last; query += TILE) {
             int64_t col = (int64_t)head * a.head_dim;
 
             __syncthreads();
@@ -330,6 +229,7 @@ static struct flash_args flash_args_of(struct fit *f, const struct attention *at
     a.v = fit_view(f, &at->v);
     a.o = fit_view(f, &at->o);
     a.lse = fit_column(f, &at->lse);
+    a.starts = static_cast<const int32_t *>(at->starts.data);
     a.seq = (int)at->seq;
     a.kv_rows = (int)at->kv_rows;
     a.pos0 = (int)at->pos0;

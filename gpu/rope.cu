@@ -16,7 +16,10 @@ __global__ void rope_kernel(struct view x, struct view table, struct rope rope, 
         return;
     head = (unsigned)item / per_head;
     at = (int64_t)((unsigned)item - head * per_head) * V;
-    angle = (rope.pos0 + (unsigned)row % (unsigned)rope.seq) * table.stride + at;
+    angle = rope.pos0 + (unsigned)row % (unsigned)rope.seq;
+    if (rope.starts.data)
+        angle -= static_cast<const int32_t *>(rope.starts.data)[row];
+    angle = angle * table.stride + at;
     at += row * x.stride + head * rope.head_dim;
     load<FORM, V>(p, x, at);
     load<FORM, V>(q, x, at + half);
@@ -39,9 +42,6 @@ extern "C" enum status gpu_rope(struct device *dev, struct tensor *x, const stru
     struct fit f = fit_start(x->rows, rope.head_dim / 2);
     struct view vx = fit_view(&f, x), vt = fit_view(&f, table);
 
-    if (rope.starts.data)
-        return fail(ST_ECONFIG, "positions that begin anew with a document (data.reset_documents) "
-                                "are not built for the gpu backend; use ref");
     if (tensor_count(x) == 0)
         return ST_OK;
     TRY(fit_check(&f, "rope"));

@@ -70,18 +70,69 @@ static enum status latent_backward(struct ops_case *c, struct ops_size s, int va
     return ops_check(c, u, "u");
 }
 
-/* Heads of an even dimension near the size's columns; variant 1 rotates back, at an offset. */
-static enum status rope(struct ops_case *c, struct ops_size s, int variant)
+/* Ways to cut a sequence into documents: not at all, into single tokens, inside the tiles of a
+ * kernel (one document a single token), at their edges, beside their edges. */
+enum { WAYS = 5 };
+
+static int begins(int64_t i, struct ops_size s, int64_t way)
+{
+    switch (way) {
+    case 0:
+        return 0;
+    case 1:
+        return 1;
+    case 2:
+        return i == 5 || i == 6 || i == s.seq / 2 + 3;
+    case 3:
+        return i % 32 == 0;
+    default:
+        return i % 32 == 1 || i % 32 == 31;
+    }
+}
+
+/* Where the document of each token begins; each sequence is cut in another way. */
+static enum status documents(struct ops_case *c, struct ops_size s, int way, struct buffer **b)
+{
+    TRY(ops_random(c, b, VALUE_INT, tokens(s), 1, 0, 1.0));
+    for (int64_t row = 0; row < s.samples; row++)
+        for (int64_t i = 0, start = 0; i < s.seq; i++) {
+            start = begins(i, s, (way + row) % WAYS) ? i : start;
+            (*b)->host[row * s.seq + i] = (double)start;
+        }
+    return ops_set(c, *b, (*b)->host);
+}
+
+/* Heads of an even dimension near the size's columns. */
+static enum status rotate(struct ops_case *c, struct ops_size s, struct rope r,
+                          const struct buffer *starts)
 {
     int64_t hd = 2 * (s.cols / 6 + 1), heads = 3, positions = s.seq + 5;
-    struct rope r = {.seq = s.seq, .head_dim = hd, .pos0 = variant ? 5 : 0, .inverse = variant};
     struct buffer *x, *table;
 
+    r.seq = s.seq;
+    r.head_dim = hd;
     TRY(ops_random(c, &x, VALUE_ACT, tokens(s), heads * hd, 0, 1.0));
     TRY(ops_random(c, &table, VALUE_WIDE, positions, hd, 0, 0.7));
-    for (int i = 0; i < SIDES; i++)
+    for (int i = 0; i < SIDES; i++) {
+        if (starts)
+            r.starts = starts->t[i];
         TRY(op_rope(c->dev[i], &x->t[i], &table->t[i], r));
+    }
     return ops_check(c, x, "x");
+}
+
+/* variant 1 rotates back, at an offset */
+static enum status rope(struct ops_case *c, struct ops_size s, int variant)
+{
+    return rotate(c, s, (struct rope){.pos0 = variant ? 5 : 0, .inverse = variant}, NULL);
+}
+
+static enum status rope_documents(struct ops_case *c, struct ops_size s, int variant)
+{
+    struct buffer *starts;
+
+    TRY(documents(c, s, variant, &starts));
+    return rotate(c, s, (struct rope){.inverse = variant % 2}, starts);
 }
 
 /* Shapes of attention: variant 0 plain, 1 grouped queries, 2 head dim 128 with grouped queries
@@ -117,9 +168,9 @@ static struct attention attention_of(struct buffer *const b[5], int side, struct
     return at;
 }
 
-static enum status attention(struct ops_case *c, struct ops_size s, int variant)
+static enum status attend(struct ops_case *c, struct ops_size s, struct heads h,
+                          const struct buffer *starts)
 {
-    struct heads h = heads_of(s, variant);
     int64_t m = tokens(s), width = (h.q + 2 * h.kv) * h.dim;
     struct buffer *b[5], *d[5];
 
@@ -132,12 +183,27 @@ static enum status attention(struct ops_case *c, struct ops_size s, int variant)
     for (int i = 0; i < SIDES; i++) {
         struct attention at = attention_of(b, i, s, h), dat = attention_of(d, i, s, h);
 
+        if (starts)
+            at.starts = starts->t[i];
         TRY(op_attention_forward(c->dev[i], &at));
         TRY(op_attention_backward(c->dev[i], &at, &dat));
     }
     TRY(ops_check(c, b[1], "o"));
     TRY(ops_check(c, b[2], "lse"));
     return ops_check(c, d[0], "dq, dk, dv");
+}
+
+static enum status attention(struct ops_case *c, struct ops_size s, int variant)
+{
+    return attend(c, s, heads_of(s, variant), NULL);
+}
+
+static enum status attention_documents(struct ops_case *c, struct ops_size s, int variant)
+{
+    struct buffer *starts;
+
+    TRY(documents(c, s, variant, &starts));
+    return attend(c, s, heads_of(s, variant % 3), starts);
 }
 
 /* A KV cache with room to spare: few queries at an offset. */
@@ -205,12 +271,15 @@ static enum status add(struct ops_case *c, struct ops_size s, int variant)
     return ops_check(c, y, "y");
 }
 
-const struct ops_test ops_block[] = {{"latent_forward", 8, latent_forward, 2e-6, 6e-3},
-                                     {"latent in place", 2, latent_in_place, 2e-6, 6e-3},
-                                     {"latent_backward", 8, latent_backward, 2e-5, 4e-3},
-                                     {"rope", 2, rope, 2e-6, 4e-3},
-                                     {"attention", 3, attention, 1e-5, 1.2e-2},
-                                     {"attention, cached", 2, attention_cached, 1e-5, 6e-3},
-                                     {"swiglu", 2, swiglu, 2e-6, 4e-3},
-                                     {"add", 2, add, 2e-6, 4e-3},
-                                     {NULL, 0, NULL, 0, 0}};
+const struct ops_test ops_block[] = {
+    {"latent_forward", 8, latent_forward, 2e-6, 6e-3},
+    {"latent in place", 2, latent_in_place, 2e-6, 6e-3},
+    {"latent_backward", 8, latent_backward, 2e-5, 4e-3},
+    {"rope", 2, rope, 2e-6, 4e-3},
+    {"attention", 3, attention, 1e-5, 1.2e-2},
+    {"rope, documents", WAYS, rope_documents, 2e-6, 4e-3},
+    {"attention, documents", WAYS, attention_documents, 1e-5, 1.2e-2},
+    {"attention, cached", 2, attention_cached, 1e-5, 6e-3},
+    {"swiglu", 2, swiglu, 2e-6, 4e-3},
+    {"add", 2, add, 2e-6, 4e-3},
+    {NULL, 0, NULL, 0, 0}};

@@ -172,8 +172,10 @@ enum status op_rope(struct device *dev, struct tensor *x, const struct tensor *t
     CHECK_TENSOR(table, OP_WIDE, table->rows, rope.head_dim);
     FAIL_IF(rope.head_dim < 2 || rope.head_dim % 2 != 0 || x->cols % rope.head_dim != 0, ST_ESHAPE);
     FAIL_IF(rope.seq < 1 || rope.pos0 < 0 || rope.pos0 + rope.seq > table->rows, ST_ESHAPE);
-    if (rope.starts.data)
+    if (rope.starts.data) {
         CHECK_TENSOR(&rope.starts, OP_I32, x->rows, 1);
+        FAIL_IF(!tensor_packed(&rope.starts), ST_ESHAPE);
+    }
     RUN(rope, dev, x, table, rope);
     return ST_OK;
 }

@@ -119,8 +119,10 @@ enum status op_check_attention(const struct device *dev, const struct attention 
     int64_t q = at->heads * at->head_dim, kv = at->kv_heads * at->head_dim;
 
     TRY(check_heads(at, dat != NULL || at->starts.data, op));
-    if (at->starts.data)
+    if (at->starts.data) {
         TRY(op_check(dev, (struct op_arg){&at->starts, OP_I32, rows, 1, op, "starts"}));
+        FAIL_IF(!tensor_packed(&at->starts), ST_ESHAPE);
+    }
     TRY(op_check(dev, (struct op_arg){&at->q, OP_FLOAT, rows, q, op, "q"}));
     TRY(op_check(dev, (struct op_arg){&at->o, OP_FLOAT, rows, q, op, "o"}));
     TRY(op_check(dev, (struct op_arg){&at->k, OP_FLOAT, keys, kv, op, "k"}));

@@ -63,7 +63,7 @@ struct latent {
  * none), at starts[i] less: positions begin anew with a document. */
 struct rope {
     int64_t seq, head_dim, pos0;
-    struct tensor starts; /* [batch*seq, 1] i32; on ref only */
+    struct tensor starts; /* [batch*seq, 1] i32, packed */
     int inverse;          /* rotates back: the backward of the rotation */
 };
 
@@ -79,7 +79,7 @@ struct attention {
     struct tensor q, o;   /* [batch*seq, heads*head_dim]           */
     struct tensor k, v;   /* [batch*kv_rows, kv_heads*head_dim]    */
     struct tensor lse;    /* [batch*seq, heads]  log-sum-exp of the scaled scores; wide type */
-    struct tensor starts; /* [batch*seq, 1] i32; on ref only */
+    struct tensor starts; /* [batch*seq, 1] i32, packed */
 };
 
 /* SWIGLU: f = silu(g) * u.   PRODUCT: f = g * u (CoLA with its outer SiLU off). */

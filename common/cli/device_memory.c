@@ -35,13 +35,14 @@ static size_t attention_at_once(const struct config *cfg)
     return attention_workspace(cfg, slice);
 }
 
-/* By the rule of gpu/attention.h. Whether the build that will run has cuDNN is not asked: own
- * kernels need less. */
+/* By the rule of gpu/attention.h; what is trained within documents is validated so too. Whether the
+ * build that will run has cuDNN is not asked: own kernels need less. */
 static int by_cudnn(const struct config *cfg)
 {
     int64_t head = cfg->model.width / cfg->model.heads;
 
-    return cfg->train.precision == PRECISION_BF16 && head % 8 == 0 && head <= 128;
+    return cfg->train.precision == PRECISION_BF16 && !cfg->data.reset_documents && head % 8 == 0 &&
+           head <= 128;
 }
 
 /* Two numbers for each token and head beside the workspace. The smaller scratch is held until the

@@ -91,9 +91,6 @@ static enum status check_backend(const struct config *cfg)
                                 "set run.graph=off, or run.backend=gpu");
     if (!cfg->data.reset_documents)
         return ST_OK;
-    if (cfg->run.backend != BACKEND_REF)
-        return fail(ST_ECONFIG, "data.reset_documents on exists on run.backend ref only, not on "
-                                "gpu: set data.reset_documents=off, or run.backend=ref");
     if (!cfg->data.packing)
         return fail(ST_ECONFIG, "data.reset_documents on is for packed sequences, but data.packing "
                                 "is off, where a sequence is one document: set "

@@ -94,7 +94,6 @@ refused "shards without borders" 3 "$dir/c.bin & data.reset_documents & Megatron
     data.reset_documents=on data.train="$dir/c.bin"
 refused "reset without packing" 3 "data.reset_documents & data.packing" 1 train "$t" "$@" \
     data.packing=off
-refused "reset on the gpu backend" 3 "data.reset_documents & ref" 1 train "$t" "$@" run.backend=gpu
 
 # D11: 9 sequences on 2 ranks with a batch of 2: all ranks finish, in training and validation.
 head -c 289 "$dir/flat.txt" >"$dir/nine.txt"

@@ -4,9 +4,10 @@
 # Row N26: accumulation repeats bit by bit (REPEATS runs, 20). Row N39, the gradient norm over
 # tensors of odd sizes, is a part of `narrows validate ops`, beside the whole of it. A dead peer, or
 # one that stands still, ends the job within parallel.timeout and a message. A shadow agrees. What
-# the host reads late and steps that are recorded as graphs change no bit and no record.
+# the host reads late and steps that are recorded as graphs change no bit and no record. Attention
+# and positions within documents learn what ref learns.
 #
-# GPU_PARTS names what is run, of: operations repeats graphs peers graph-peers (all).
+# GPU_PARTS names what is run, of: operations repeats documents graphs peers graph-peers (all).
 # shellcheck disable=SC1091,SC2016,SC2034,SC2154 # lib.sh sets dir, text; the ranks' shells expand
 . "$SOURCE/tests/cli/lib.sh"
 LIMIT=${GPU_LIMIT:-120}
@@ -31,7 +32,7 @@ fi
 same "a GPU answers" "$status" 0
 
 part() {
-    case " ${GPU_PARTS:-operations repeats graphs peers graph-peers} " in
+    case " ${GPU_PARTS:-operations repeats documents graphs peers graph-peers} " in
     *" $1 "*) ;;
     *) return 1 ;;
     esac
@@ -63,6 +64,29 @@ for layer in full cola; do
     done
 done
 
+# Rows of 96 tokens, that tiles of 32 do not fit, over documents of some ten to some hundred; the
+# gradients of a micro-batch are those of ref, whose documents are sequences of their own. The same
+# from run to run, and not the same as without.
+sed 's/^$/--/' "$text" >"$dir/documents.txt"
+documents="data.train=$dir/documents.txt data.validation=$dir/documents.txt"
+documents="$documents data.document_separator=-- train.seq=96"
+for words in "model.layer=full" "model.layer=full train.precision=bf16 train.micro_batch=2" \
+    "model.layer=cola parallel.recompute=block" "model.layer=cola train.precision=bf16"; do
+    part documents || break
+    # shellcheck disable=SC2086 # words
+    set -- $words $documents train.steps=6 run.hash=on train.eval_every=3
+    ends_well "documents apart beside ref, $words" 0 train "$t" "$@" data.reset_documents=on \
+        shadow.every=2 shadow.stop=on
+    expect "documents apart: three replays, $words" \
+        test "$(grep -c '^shadow of step' "$dir/out")" = 3
+    grep '^shadow of step' "$dir/out" | tail -n 1
+    want=$(hashes)
+    ends_well "documents apart once more, $words" 0 train "$t" "$@" data.reset_documents=on
+    same "documents apart: the same weights again, $words" "$(hashes)" "$want"
+    ends_well "documents that see each other, $words" 0 train "$t" "$@"
+    differ "documents apart matter, $words" "$(hashes)" "$want"
+done
+
 # The records without what a clock measures.
 records() {
     clocks='ms\|tokens_per_s\|flops_per_s\|mfu\|peak_rss\|seconds\|start_seconds'
@@ -87,7 +111,8 @@ unchanged() {
     expect "it was recorded: $*" grep -q '^graph  ' "$dir/out"
 }
 for words in "model.layer=full" "model.layer=cola train.precision=bf16" \
-    "model.layer=svd parallel.recompute=bottleneck train.micro_batch=2"; do
+    "model.layer=svd parallel.recompute=bottleneck train.micro_batch=2" \
+    "model.layer=cola $documents data.reset_documents=on"; do
     part graphs || break
     # shellcheck disable=SC2086 # words
     unchanged 0 $words

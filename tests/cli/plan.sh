@@ -33,6 +33,16 @@ expect "and it says 0" grep -qE '^full +full +none +0 ' "$dir/out"
 ends_well "as if on a GPU" 0 plan memory "$dir/t.yaml" --memory 1GiB run.backend=gpu \
     train.precision=bf16 parallel.tp=2 parallel.layout_exact=off --ranks 4
 expect "tp 2 x dp 2" grep -q 'bf16 on gpu, .* tp 2 x dp 2' "$dir/out"
+# cuDNN's workspace, in the scratch, is for whole sequences.
+for reset in off on; do
+    ends_well "documents $reset" 0 train "$dir/t.yaml" --dry-run run.backend=gpu train.seq=2048 \
+        train.precision=bf16 parallel.layout_exact=off data.document_separator=-- \
+        data.reset_documents=$reset
+    scratch=$(sed -n 's/^ *scratch of operations *//p' "$dir/out")
+    [ $reset = on ] || whole=$scratch
+done
+same "documents apart need the least scratch" "$scratch" "64.0 MiB"
+differ "whole sequences need more" "$whole" "$scratch"
 ends_well "what does not go together" 0 plan memory "$dir/t.yaml" --memory 1GiB parallel.pp=2 \
     parallel.schedule=zb-h1 train.micro_batch=2
 expect "is a row that says why" grep -qE '^cola +btp +block +- +parallel.schedule zb-h1' "$dir/out"
