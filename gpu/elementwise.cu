@@ -216,7 +216,8 @@ __global__ void convert_any_kernel(struct tensor y, struct tensor x)
         static_cast<float *>(y.data)[to] = (float)v;
 }
 
-extern "C" enum status gpu_convert(struct device *dev, struct tensor *y, const struct tensor *x)
+static enum status convert_alone(struct gpu_device *dev, const struct tensor *y,
+                                 const struct tensor *x)
 {
     struct fit f = fit_start(y->rows, y->cols);
     struct view vy = fit_view(&f, y), vx = fit_view(&f, x);
@@ -224,19 +225,120 @@ extern "C" enum status gpu_convert(struct device *dev, struct tensor *y, const s
     if (tensor_count(y) == 0)
         return ST_OK;
     if (f.others && y->dtype != DT_I32 && x->dtype != DT_I32) {
-        convert_any_kernel<<<(unsigned)((tensor_count(y) + 255) / 256), 256, 0,
-                             gpu_of(dev)->stream>>>(*y, *x);
-        return gpu_launched(gpu_of(dev), "convert");
+        convert_any_kernel<<<(unsigned)((tensor_count(y) + 255) / 256), 256, 0, dev->stream>>>(*y,
+                                                                                               *x);
+        return gpu_launched(dev, "convert");
     }
     TRY(fit_check(&f, "convert"));
     fit_flatten(&f);
     fit_launch(&f, [&](auto form, auto v) {
         struct grid g = grid_of(&f, v);
 
-        convert_kernel<form, v>
-            <<<g.blocks, g.threads, 0, gpu_of(dev)->stream>>>(vy, vx, f.cols, g.pieces);
+        convert_kernel<form, v><<<g.blocks, g.threads, 0, dev->stream>>>(vy, vx, f.cols, g.pieces);
     });
-    return gpu_launched(gpu_of(dev), "convert");
+    return gpu_launched(dev, "convert");
+}
+
+/* Pairs that one launch converts, and elements that one block does. */
+enum { CONVERT_PAIRS = 64, CONVERT_CHUNK = 8192 };
+
+struct convert_pair {
+    void *y;
+    const void *x;
+    int64_t y_stride, x_stride;
+    int64_t cols, count; /* one row where all rows follow each other */
+    uint32_t first;      /* of the blocks of this pair */
+    uint8_t y_bf16, x_bf16, wide, spare;
+};
+
+/* A list goes with the launch: it may be new at each call, and while a graph is recorded. */
+struct convert_list {
+    struct convert_pair pair[CONVERT_PAIRS];
+    int n;
+    uint32_t blocks;
+};
+
+static_assert(sizeof(struct convert_list) <= 4096, "what a kernel's arguments may take");
+
+template <int V>
+static __device__ __forceinline__ void convert_piece(const struct convert_pair &c, int64_t e)
+{
+    int64_t row = c.cols < c.count ? e / c.cols : 0, col = e - row * c.cols;
+    struct view y = {c.y, c.y_stride, c.y_bf16, 0};
+    struct view x = {const_cast<void *>(c.x), c.x_stride, c.x_bf16, 0};
+    float p[V];
+
+    load<FORM_MIXED, V>(p, x, row * x.stride + col);
+    store<FORM_MIXED, V>(y, row * y.stride + col, p);
+}
+
+/* The pair of this block is the last whose first block is at most it. */
+__global__ void convert_list_kernel(const __grid_constant__ struct convert_list list)
+{
+    int low = 0, high = list.n - 1;
+
+    while (low < high) {
+        int mid = (low + high + 1) / 2;
+
+        if (list.pair[mid].first <= blockIdx.x)
+            low = mid;
+        else
+            high = mid - 1;
+    }
+    const struct convert_pair c = list.pair[low];
+    int64_t begin = (int64_t)(blockIdx.x - c.first) * CONVERT_CHUNK;
+    int64_t end = min(begin + CONVERT_CHUNK, c.count);
+
+    if (c.wide)
+        for (int64_t e = begin + threadIdx.x * 8; e < end; e += blockDim.x * 8)
+            convert_piece<8>(c, e);
+    else
+        for (int64_t e = begin + threadIdx.x; e < end; e += blockDim.x)
+            convert_piece<1>(c, e);
+}
+
+static enum status convert_listed(struct gpu_device *dev, struct convert_list *list)
+{
+    if (list->n == 0)
+        return ST_OK;
+    convert_list_kernel<<<list->blocks, 256, 0, dev->stream>>>(*list);
+    list->n = 0;
+    list->blocks = 0;
+    return gpu_launched(dev, "convert");
+}
+
+/* Puts a pair onto the list, or, where it holds neither bf16 nor f32, converts it alone. */
+static enum status convert_add(struct gpu_device *dev, struct convert_list *list,
+                               const struct tensor *y, const struct tensor *x)
+{
+    struct fit f = fit_start(y->rows, y->cols);
+    struct view vy = fit_view(&f, y), vx = fit_view(&f, x);
+    struct convert_pair *c = &list->pair[list->n];
+
+    if (tensor_count(y) == 0)
+        return ST_OK;
+    if (f.others)
+        return convert_alone(dev, y, x);
+    fit_flatten(&f);
+    *c = convert_pair{
+        vy.data,      vx.data,          vy.stride,        vx.stride,       f.cols, f.rows * f.cols,
+        list->blocks, (uint8_t)vy.bf16, (uint8_t)vx.bf16, (uint8_t)f.wide, 0};
+    list->blocks += (uint32_t)((c->count + CONVERT_CHUNK - 1) / CONVERT_CHUNK);
+    return ++list->n == CONVERT_PAIRS ? convert_listed(dev, list) : ST_OK;
+}
+
+extern "C" enum status gpu_convert(struct device *dev, struct tensor *y, const struct tensor *x,
+                                   int n)
+{
+    struct convert_list list;
+
+    if (n == 1)
+        return convert_alone(gpu_of(dev), y, x);
+    list.n = 0;
+    list.blocks = 0;
+    for (int i = 0; i < n; i++)
+        TRY(convert_add(gpu_of(dev), &list, &y[i], &x[i]));
+    return convert_listed(gpu_of(dev), &list);
 }
 
 template <int FORM, int V>

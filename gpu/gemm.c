@@ -65,7 +65,7 @@ static enum status prepare_residual(struct gpu_device *dev, struct gemm *g)
                     "residual %s of a %s product: the gpu backend takes the same type, "
                     "or any with an f32 product",
                     dtype_name(g->c->dtype), dtype_name(g->y.dtype));
-    TRY(gpu_convert(&dev->base, &g->y, g->c)); /* exact */
+    TRY(gpu_convert(&dev->base, &g->y, g->c, 1)); /* exact */
     g->accumulate = 1;
     g->c = NULL;
     return ST_OK;

@@ -85,7 +85,7 @@ enum status gpu_add(struct device *dev, struct tensor *y, const struct tensor *a
 enum status gpu_cols_join(struct device *dev, struct tensor *y, const struct tensor *parts);
 enum status gpu_cols_split(struct device *dev, struct tensor *parts, const struct tensor *x);
 enum status gpu_sum_tree(struct device *dev, struct tensor *s, const struct tensor *parts);
-enum status gpu_convert(struct device *dev, struct tensor *y, const struct tensor *x);
+enum status gpu_convert(struct device *dev, struct tensor *y, const struct tensor *x, int n);
 
 /* bias.cu */
 enum status gpu_bias_forward(struct device *dev, struct tensor *y, const struct tensor *bias);

@@ -98,10 +98,12 @@ enum status ref_sum_tree(struct device *dev, struct tensor *s, const struct tens
     return ST_OK;
 }
 
-enum status ref_convert(struct device *dev, struct tensor *y, const struct tensor *x)
+enum status ref_convert(struct device *dev, struct tensor *y, const struct tensor *x, int n)
 {
+    for (int t = 0; t < n; t++) {
 #pragma omp parallel for num_threads(dev->threads) schedule(static)
-    for (int64_t i = 0; i < y->rows; i++)
-        convert_row(y, i, x, i);
+        for (int64_t i = 0; i < y[t].rows; i++)
+            convert_row(&y[t], i, &x[t], i);
+    }
     return ST_OK;
 }

@@ -115,7 +115,7 @@ enum status ref_ce_grad(struct device *dev, struct tensor *loss, struct tensor *
 enum status ref_cols_join(struct device *dev, struct tensor *y, const struct tensor *parts);
 enum status ref_cols_split(struct device *dev, struct tensor *parts, const struct tensor *x);
 enum status ref_sum_tree(struct device *dev, struct tensor *s, const struct tensor *parts);
-enum status ref_convert(struct device *dev, struct tensor *y, const struct tensor *x);
+enum status ref_convert(struct device *dev, struct tensor *y, const struct tensor *x, int n);
 enum status ref_sumsq(struct device *dev, struct tensor *table, const struct tensor *t, int n);
 enum status ref_clip(struct device *dev, struct tensor *norm_scale, const struct tensor *table,
                      double limit);

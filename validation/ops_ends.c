@@ -115,11 +115,48 @@ static enum status convert(struct ops_case *c, struct ops_size s, int variant)
     TRY(ops_random(c, &x, variant ? VALUE_ACT : VALUE_WIDE, tokens(s), s.cols, 0, 1.0));
     TRY(ops_poisoned(c, &y, variant ? VALUE_WIDE : VALUE_ACT, tokens(s), s.cols, 5));
     for (int i = 0; i < SIDES; i++)
-        TRY(op_convert(c->dev[i], &y->t[i], &x->t[i]));
+        TRY(op_convert(c->dev[i], &y->t[i], &x->t[i], 1));
     return ops_check(c, y, "y");
 }
 
-const struct ops_test ops_ends[] = {
-    {"embed", 4, embed, 2e-6, 2e-6},          {"ce_stats, ce_grad", 2, cross_entropy, 1e-5, 4e-3},
-    {"cols_split, cols_join", 2, cols, 0, 0}, {"sum_tree", 2, sum_tree, 2e-6, 2e-6},
-    {"convert", 2, convert, 2e-7, 4e-3},      {NULL, 0, NULL, 0, 0}};
+/* Pairs of all sizes and both ways in one call, more than a backend may take at once: whole
+ * tensors, single rows, columns of a wider tensor; and one in float64. */
+static enum status convert_list(struct ops_case *c, struct ops_size s, int variant)
+{
+    enum { PAIRS = 3, COPIES = 22, LIST = PAIRS * COPIES + 1 };
+    struct buffer *x[PAIRS + 1], *y[PAIRS + 1];
+    int64_t rows = tokens(s);
+
+    for (int k = 0; k < PAIRS; k++) {
+        enum value_kind from = (k + variant) % 2 ? VALUE_ACT : VALUE_WIDE;
+        enum value_kind into = k == 0 ? VALUE_ACT : k == 1 ? VALUE_WIDE : from;
+        int64_t gap = k == 1 ? 5 : k == 2 ? 8 : 0;
+
+        TRY(ops_random(c, &x[k], from, COPIES * rows, s.cols, gap, 1.0));
+        TRY(ops_poisoned(c, &y[k], into, COPIES * rows, s.cols, 8 - gap));
+    }
+    TRY(ops_random(c, &x[PAIRS], VALUE_WIDE, rows, 1, 0, 1.0));
+    TRY(ops_poisoned(c, &y[PAIRS], VALUE_F64, rows, 1, 0));
+    for (int i = 0; i < SIDES; i++) {
+        struct tensor from[LIST], to[LIST];
+
+        for (int j = 0; j < LIST; j++) {
+            int k = j % PAIRS, whole = j == LIST - 1;
+
+            from[j] = whole ? x[PAIRS]->t[i] : tensor_rows(&x[k]->t[i], j / PAIRS * rows, rows, 1);
+            to[j] = whole ? y[PAIRS]->t[i] : tensor_rows(&y[k]->t[i], j / PAIRS * rows, rows, 1);
+        }
+        TRY(op_convert(c->dev[i], to, from, LIST));
+    }
+    for (int k = 0; k <= PAIRS; k++)
+        TRY(ops_check(c, y[k], "y"));
+    return ST_OK;
+}
+
+const struct ops_test ops_ends[] = {{"embed", 4, embed, 2e-6, 2e-6},
+                                    {"ce_stats, ce_grad", 2, cross_entropy, 1e-5, 4e-3},
+                                    {"cols_split, cols_join", 2, cols, 0, 0},
+                                    {"sum_tree", 2, sum_tree, 2e-6, 2e-6},
+                                    {"convert", 2, convert, 2e-7, 4e-3},
+                                    {"convert, list", 2, convert_list, 2e-7, 4e-3},
+                                    {NULL, 0, NULL, 0, 0}};

@@ -141,7 +141,7 @@ struct math_ops {
     enum status (*cols_join)(struct device *dev, struct tensor *y, const struct tensor *parts);
     enum status (*cols_split)(struct device *dev, struct tensor *parts, const struct tensor *x);
     enum status (*sum_tree)(struct device *dev, struct tensor *s, const struct tensor *parts);
-    enum status (*convert)(struct device *dev, struct tensor *y, const struct tensor *x);
+    enum status (*convert)(struct device *dev, struct tensor *y, const struct tensor *x, int n);
     /* the optimiser */
     enum status (*sumsq)(struct device *dev, struct tensor *table, const struct tensor *t, int n);
     enum status (*clip)(struct device *dev, struct tensor *norm_scale, const struct tensor *table,

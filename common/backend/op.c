@@ -323,11 +323,13 @@ enum status op_sum_tree(struct device *dev, struct tensor *s, const struct tenso
     return ST_OK;
 }
 
-enum status op_convert(struct device *dev, struct tensor *y, const struct tensor *x)
+enum status op_convert(struct device *dev, struct tensor *y, const struct tensor *x, int n)
 {
-    FAIL_IF(!tensor_same_shape(y, x), ST_ESHAPE);
-    FAIL_IF((y->dtype == DT_I32) != (x->dtype == DT_I32), ST_EDTYPE);
-    RUN(convert, dev, y, x);
+    for (int i = 0; i < n; i++) {
+        FAIL_IF(!tensor_same_shape(&y[i], &x[i]), ST_ESHAPE);
+        FAIL_IF((y[i].dtype == DT_I32) != (x[i].dtype == DT_I32), ST_EDTYPE);
+    }
+    RUN(convert, dev, y, x, n);
     return ST_OK;
 }
 

@@ -134,8 +134,9 @@ enum status op_cols_split(struct device *dev, struct tensor *parts, const struct
 /* s [M, k] = sum over the p parts [p*M, k], by the tree of comm_all_reduce. */
 enum status op_sum_tree(struct device *dev, struct tensor *s, const struct tensor *parts);
 
-/* y = x in y's type, rounded to nearest even. */
-enum status op_convert(struct device *dev, struct tensor *y, const struct tensor *x);
+/* y[i] = x[i] in the type of y[i], rounded to nearest even, for n pairs of tensors, each of a shape
+ * and types of its own. No y[i] overlaps what another pair reads or writes. */
+enum status op_convert(struct device *dev, struct tensor *y, const struct tensor *x, int n);
 
 /* table [entries, 1] f64: the sum of squares of each grain of each of n tensors in turn (row
  * grain by row grain, its column grains within), in float64 in a fixed order. */

@@ -107,7 +107,7 @@ static double joined(const struct tensor *t, const struct sample_plan *plan)
     return times * of(t);
 }
 
-static double of_sumsq(const struct tensor *t, int n)
+static double of_list(const struct tensor *t, int n)
 {
     double bytes = 0.0;
 
@@ -182,8 +182,8 @@ MOVES(ce_grad, of(loss) + of(st) + of(targets) + (scale != 0.0 ? 2.0 * of(logits
 MOVES(cols_join, of(y) + of(parts), struct tensor *y, const struct tensor *parts)
 MOVES(cols_split, of(parts) + of(x), struct tensor *parts, const struct tensor *x)
 MOVES(sum_tree, of(s) + of(parts), struct tensor *s, const struct tensor *parts)
-MOVES(convert, of(y) + of(x), struct tensor *y, const struct tensor *x)
-MOVES(sumsq, of_sumsq(t, n) + of(table), struct tensor *table, const struct tensor *t, int n)
+MOVES(convert, of_list(y, n) + of_list(x, n), struct tensor *y, const struct tensor *x, int n)
+MOVES(sumsq, of_list(t, n) + of(table), struct tensor *table, const struct tensor *t, int n)
 MOVES(clip, of(table), struct tensor *norm_scale, const struct tensor *table, double limit)
 MOVES(adamw, of_adamw(item, n), const struct adamw_item *item, int n, const struct adamw_step *step,
       const struct tensor *norm_scale)

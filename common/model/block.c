@@ -143,7 +143,7 @@ static enum status stream_gradient(struct block_env *env, struct tensor *dy, str
     if (!env->tp.wgrad.later)
         return ST_OK;
     TRY(scratch_tokens(&env->tp, dy, dx->dtype, dx->rows, dx->cols, dx->col_grains));
-    return op_convert(env->tp.dev, dy, dx);
+    return op_convert(env->tp.dev, dy, dx, 1);
 }
 
 static enum status ffn_backward(struct block_env *env, const struct block *b, struct block *db,

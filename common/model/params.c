@@ -141,7 +141,7 @@ enum status param_set(struct params *p, struct param *row, struct device *dev, c
         TRY(grains_set_masters(p->pieces, p, row, dev, values));
     if (row->master.data) {
         TRY(device_upload(dev, row->master.data, values, n * dtype_size(p->wide)));
-        return op_convert(dev, &row->w, &row->master);
+        return op_convert(dev, &row->w, &row->master, 1);
     }
     if (row->w.dtype == p->wide)
         return device_upload(dev, row->w.data, values, n * dtype_size(p->wide));

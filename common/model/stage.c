@@ -322,7 +322,7 @@ enum status stage_blocks_backward(struct stage *s, const struct sample_plan *pla
 
     s->env.tp.plan = plan;
     TRY(take_gradient(s));
-    TRY(op_convert(s->env.tp.dev, &s->dx, &s->x_end));
+    TRY(op_convert(s->env.tp.dev, &s->dx, &s->x_end, 1));
     TRY(backward_blocks(s));
     arena_release(s->env.tp.scratch, mark);
     return ST_OK;

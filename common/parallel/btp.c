@@ -200,7 +200,7 @@ static enum status up_backward(struct tp_env *env, const struct proj *w, struct 
                                const struct proj_acts *a, const struct tensor *dy, struct tensor *u,
                                struct tensor *coef)
 {
-    struct tensor da[PROJ_MAX], act;
+    struct tensor da[PROJ_MAX], members[PROJ_MAX], act;
     struct gemm g[PROJ_MAX] = {0};
 
     TRY(latent_buffers(env, da, w->n, u));
@@ -217,12 +217,10 @@ static enum status up_backward(struct tp_env *env, const struct proj *w, struct 
     }
     TRY(wgrad_run(&env->wgrad, env->dev, env->plan));
     TRY(comm_wait(env->tp));
+    for (int i = 0; !env->grouping && i < w->n; i++)
+        members[i] = member_cols(u, i, w->n, 1);
     if (!env->grouping) /* <dz, z> runs over the whole group: gather the members first */
-        for (int i = 0; i < w->n; i++) {
-            struct tensor u_i = member_cols(u, i, w->n, 1);
-
-            TRY(op_convert(env->dev, &u_i, &da[i]));
-        }
+        TRY(op_convert(env->dev, members, da, w->n));
     return op_latent_backward(env->dev, u, coef, env->grouping ? &da[0] : u, &a->z,
                               coef ? &a->s : NULL, env->lat);
 }

@@ -94,7 +94,7 @@ enum status to_act(struct tp_env *env, struct tensor *t, const struct tensor *pa
         return ST_OK;
     }
     TRY(scratch_tokens(env, t, env->act, payload->rows, payload->cols, payload->col_grains));
-    return op_convert(env->dev, t, payload);
+    return op_convert(env->dev, t, payload, 1);
 }
 
 /* Logits, their statistics on this rank, and those of all ranks: st_all [p M, 3]. */

@@ -57,12 +57,10 @@ static enum status reduced(struct tp_env *env, const struct proj *w, const struc
     if (env->tp->size == 1)
         return ST_OK;
     TRY(comm_wait(env->tp));
-    for (int i = 0; i < w->n; i++) {
-        if (io->resid)
-            TRY(op_add(env->dev, &io->y[i], io->resid, &f->sum[i]));
-        else
-            TRY(op_convert(env->dev, &io->y[i], &f->sum[i]));
-    }
+    if (!io->resid)
+        return op_convert(env->dev, io->y, f->sum, w->n);
+    for (int i = 0; i < w->n; i++)
+        TRY(op_add(env->dev, &io->y[i], io->resid, &f->sum[i]));
     return ST_OK;
 }
 
@@ -91,7 +89,7 @@ static enum status scattered(struct tp_env *env, const struct proj_io *io,
                              const struct proj_flight *f)
 {
     TRY(comm_wait(env->tp));
-    return op_convert(env->dev, io->y_all, &f->sum[0]);
+    return op_convert(env->dev, io->y_all, &f->sum[0], 1);
 }
 
 /* z_i = h A_i' on this rank's part of r: no communication. */
@@ -277,7 +275,7 @@ static enum status input_gradient(struct tp_env *env, struct tensor *dx, struct 
     }
     TRY(wgrad_run(&env->wgrad, env->dev, env->plan));
     TRY(comm_wait(env->tp));
-    return op_convert(env->dev, dx, &mine);
+    return op_convert(env->dev, dx, &mine, 1);
 }
 
 static enum status out_backward(struct tp_env *env, const struct proj *w, struct proj *dw,

@@ -90,9 +90,11 @@ static enum status make_room(struct optimizer *o)
     o->piece = calloc(most, sizeof *o->piece);
     o->run = calloc(most, sizeof *o->run);
     o->item = calloc(most, sizeof *o->item);
+    o->from = calloc(most, sizeof *o->from);
+    o->to = calloc(most, sizeof *o->to);
     o->left = calloc((size_t)o->pieces->buckets, sizeof *o->left);
     o->begun = calloc((size_t)o->pieces->buckets, sizeof *o->begun);
-    if (!o->piece || !o->run || !o->item || !o->left || !o->begun)
+    if (!o->piece || !o->run || !o->item || !o->from || !o->to || !o->left || !o->begun)
         return fail(ST_ENOMEM, "no memory for the optimiser's tables of %zu entries", most);
     return ST_OK;
 }
@@ -124,6 +126,8 @@ void optimizer_close(struct optimizer *o)
     free(o->piece);
     free(o->run);
     free(o->item);
+    free(o->from);
+    free(o->to);
     free(o->left);
     free(o->begun);
     memset(o, 0, sizeof *o);
@@ -149,9 +153,9 @@ static enum status gather(struct optimizer *o, struct device *dev)
         ledger_for(o->on.tp->ledger, LEDGER_NORM2);
         TRY(comm_all_gather(o->on.tp, &gathered, &cut));
     } else if (o->cut) {
-        TRY(op_convert(dev, &gathered, &cut));
+        TRY(op_convert(dev, &gathered, &cut, 1));
     }
-    return o->whole ? op_convert(dev, &tail, &whole) : ST_OK;
+    return o->whole ? op_convert(dev, &tail, &whole, 1) : ST_OK;
 }
 
 /* Adds the tables of a group, of which at most one has more than zero in an entry. */

@@ -43,6 +43,7 @@ struct optimizer {
     struct tensor norm_scale; /* [2, 1] f64: norm, factor of clipping                    */
     void *packed;             /* sharded: [replicas, largest share] of gradients         */
     void *gathered;           /* sharded: the same of weights, and one share             */
+    struct tensor *from, *to; /* sharded: [pieces], what one call packs or unpacks       */
     int *left;                /* layers of each bucket that backward has not finished    */
     char *begun;              /* [buckets]                                               */
     int exact;                /* layout_exact: both gradients of a tied matrix travel    */

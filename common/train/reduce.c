@@ -121,20 +121,19 @@ static enum status pack(struct optimizer *o, struct device *dev, void *base, int
     const struct params *p = &o->model->params;
     const struct grains *s = o->pieces;
     int64_t share = second ? s->share2[b] : s->share[b];
+    int n = 0;
 
     TRY(device_zero(dev, base, (size_t)(share * s->dp_size) * dtype_size(p->wide)));
     for (int i = 0; i < s->n; i++) {
         const struct grain *piece = &s->item[i];
         const struct param *row = &p->item[piece->item];
-        struct tensor from, to;
 
         if (piece->bucket != b || (second && !row->twice))
             continue;
-        from = param_grain(row, second ? &row->g2 : &row->g, piece->grain);
-        to = slot(base, p->wide, piece, share, second ? piece->at2 : piece->at);
-        TRY(op_convert(dev, &to, &from));
+        o->from[n] = param_grain(row, second ? &row->g2 : &row->g, piece->grain);
+        o->to[n++] = slot(base, p->wide, piece, share, second ? piece->at2 : piece->at);
     }
-    return ST_OK;
+    return op_convert(dev, o->to, o->from, n);
 }
 
 /* Where this rank's reduced sums of a bucket begin. */
@@ -236,18 +235,18 @@ enum status optimizer_reduce(struct optimizer *o, struct device *dev)
 static enum status move_weights(struct optimizer *o, struct device *dev, int b, void *base, int own)
 {
     const struct grains *s = o->pieces;
-    enum dtype dt = o->model->params.work;
+    struct tensor *packed = own ? o->to : o->from, *weights = own ? o->from : o->to;
+    int n = 0;
 
     for (int i = 0; i < s->n; i++) {
         const struct grain *piece = &s->item[i];
-        struct tensor packed = slot(base, dt, piece, own ? 0 : s->share[b], piece->at);
-        struct tensor w = piece->w;
 
         if (piece->bucket != b || (piece->owner == s->dp_rank) != own)
             continue;
-        TRY(own ? op_convert(dev, &packed, &w) : op_convert(dev, &w, &packed));
+        packed[n] = slot(base, o->model->params.work, piece, own ? 0 : s->share[b], piece->at);
+        weights[n++] = piece->w;
     }
-    return ST_OK;
+    return op_convert(dev, o->to, o->from, n);
 }
 
 enum status reduce_share_weights(struct optimizer *o, struct device *dev)

@@ -74,7 +74,9 @@ START_TEST(shapes_types_and_grains_are_checked)
     y.stride = 6;
     y.col_grains = 4;
     REFUSED(op_add(dev, &y, &a, &b), ST_ESHAPE, "1 by 4 grains do not divide");
-    REFUSED(op_convert(dev, &tall, &a), ST_ESHAPE, "tensor_same_shape");
+    REFUSED(op_convert(dev, &tall, &a, 1), ST_ESHAPE, "tensor_same_shape");
+    REFUSED(op_convert(dev, (struct tensor[]){half, tall}, (struct tensor[]){a, a}, 2), ST_ESHAPE,
+            "tensor_same_shape");
     ref_case_end(&c);
 }
 END_TEST

@@ -27,7 +27,7 @@ static double loss(void *context)
 {
     struct scene *s = context;
 
-    OK(op_convert(s->dev, &s->y, &s->x));
+    OK(op_convert(s->dev, &s->y, &s->x, 1));
     OK(op_bias_forward(s->dev, &s->y, &s->bias));
     return ref_case_dot(&s->y, &s->dy);
 }

@@ -27,7 +27,7 @@ static void make(struct ref_case *c, struct scene *s, const struct backend *be, 
 
 static void run(struct scene *s, double scale)
 {
-    OK(op_convert(s->dev, &s->grad, &s->logits));
+    OK(op_convert(s->dev, &s->grad, &s->logits, 1));
     OK(op_ce_stats(s->dev, &s->st, &s->grad, &s->targets, s->cut));
     OK(op_ce_grad(s->dev, &s->loss, &s->grad, &s->st, &s->targets, s->cut, scale));
 }

@@ -155,7 +155,7 @@ static double turn_loss(void *context)
 {
     struct turn *t = context;
 
-    OK(op_convert(t->dev, &t->y, &t->x));
+    OK(op_convert(t->dev, &t->y, &t->x, 1));
     OK(op_rope(t->dev, &t->y, &t->table, t->rope));
     return ref_case_dot(&t->y, &t->dy);
 }
