@@ -19,10 +19,10 @@ enum status trace_moments(double **at, const struct trace *t)
     if (!*at)
         return fail(ST_ENOMEM, "no memory for %lld moments of a profile", (long long)t->moments);
     st = device_stamps(t->dev, *at, t->moments);
-    if (st != ST_OK) {
-        free(*at);
-        *at = NULL;
-    }
+    if (st == ST_OK)
+        return ST_OK;
+    free(*at);
+    *at = NULL;
     return st;
 }
 
@@ -60,12 +60,12 @@ static void add_wait(struct trace_sum *sum, unsigned *flying, double seconds)
 
 enum status trace_sum(struct trace_sum *sum, const struct trace *t)
 {
-    double *at, free_at[TRACE_TRACKS + 1] = {0};
+    double *at = NULL, free_at[TRACE_TRACKS + 1] = {0};
     unsigned flying[TRACE_TRACKS + 1] = {0}; /* purposes, a bit each, of a track */
 
     memset(sum, 0, sizeof *sum);
     TRY(trace_moments(&at, t));
-    for (int64_t i = 0; i < t->spans; i++) {
+    for (int64_t i = 0; at && i < t->spans; i++) {
         const struct trace_span *s = &t->span[i];
         double begin = trace_begin(s, at, free_at), seconds = at[s->end] - begin;
         int p = s->track ? purpose_of(s) : LEDGER_COUNT;
@@ -133,7 +133,7 @@ enum status trace_print(const struct trace *t, struct host *job, int64_t steps)
     st = host_agree(job, st);
     if (st == ST_OK)
         st = host_gather(job, all, &own, sizeof own);
-    if (st == ST_OK) {
+    if (st == ST_OK && all) {
         join(&mean, most, all, ranks);
         print_joined(&mean, most, steps, ranks);
     }
