@@ -96,13 +96,15 @@ static struct share embed_share(const struct config *c)
     return c->model.tied ? (struct share){2, 0, 2 * c->model.width} : (struct share){0};
 }
 
+/* The same for each chunk of the head: its calls are per chunk, its elements per token. */
 static struct share head_share(const struct config *c)
 {
-    int64_t d = c->model.width, p = c->parallel.tp;
+    int64_t d = c->model.width, p = c->parallel.tp, chunk = config_head_chunk(c);
+    int64_t chunks = (c->train.micro_batch + chunk - 1) / chunk;
 
     if (c->parallel.strategy != STRATEGY_BTP)
-        return (struct share){2, d, 3 * p};
-    return (struct share){5, 2, 2 * d + 3 * p}; /* the statistic, h, losses; dh, its dot */
+        return (struct share){2 * chunks, d, 3 * p};
+    return (struct share){5 * chunks, 2, 2 * d + 3 * p}; /* the statistic, h, losses; dh, its dot */
 }
 
 /* Tensors of which a rank holds a part. */

@@ -35,13 +35,14 @@ static const struct subject subjects[] = {
 /* Ways of running it beside tensor and data parallelism. */
 static const char *const manners[] = {
     "parallel.tp=2 parallel.dp=1 train.micro_batch=1",
-    "parallel.tp=1 parallel.dp=2 train.micro_batch=2 parallel.zero=1",
-    "parallel.tp=2 parallel.dp=2 parallel.recompute=block train.micro_batch=1 "
+    "parallel.tp=1 parallel.dp=2 train.micro_batch=2 parallel.zero=1 train.head_chunk=1",
+    "parallel.tp=2 parallel.dp=2 parallel.recompute=block train.head_chunk=1 "
     "parallel.overlap=off",
     "parallel.tp=1 parallel.dp=1 parallel.recompute=block run.threads=2",
-    "parallel.tp=2 parallel.dp=1 parallel.recompute=none run.threads=2 train.micro_batch=4",
+    "parallel.tp=2 parallel.dp=1 parallel.recompute=none run.threads=2 train.micro_batch=4 "
+    "train.head_chunk=3",
     "parallel.pp=2 parallel.tp=2 parallel.dp=1 parallel.schedule=zb-h1 "
-    "parallel.recompute=none train.micro_batch=2 parallel.overlap=all",
+    "parallel.recompute=none train.micro_batch=2 train.head_chunk=1 parallel.overlap=all",
     "parallel.pp=2 parallel.tp=1 parallel.dp=2 parallel.zero=1 train.micro_batch=2",
     "parallel.pp=2 parallel.tp=1 parallel.dp=2 parallel.schedule=interleaved "
     "parallel.virtual_stages=2 train.micro_batch=1",
@@ -124,18 +125,19 @@ static void factors(char *out, size_t size, const struct table *t, struct box b,
     int order = (k + k / 4) % 4, mode = (k / 2 + k / 3) % (t->s->bottleneck ? 4 : 3);
     int also = t->s->also && k % 3 == 1;
     static const char *const overlap[] = {"all", "backward", "off"};
-    int share = 8 / b.dp, micro = 1 << (k + k / 5) % 3;
+    int share = 8 / b.dp, micro = 1 << (k + k / 5) % 3, chunk = 1 << (k / 3 + k / 7) % 3;
 
     if (order == 3 && (b.pp == 1 || b.pp > 4)) /* eight blocks: two runs on four stages */
         order = 0;
     while (micro > share || (order == 3 && share / micro % b.pp))
         micro /= 2;
+    micro = micro ? micro : 1;
     snprintf(out, size,
              "parallel.tp=%d parallel.pp=%d parallel.dp=%d parallel.zero=%d train.micro_batch=%d "
-             "parallel.schedule=%s parallel.virtual_stages=%d parallel.recompute=%s "
-             "parallel.bucket=%d parallel.overlap=%s%s%s",
-             b.tp, b.pp, b.dp, k % 2, micro ? micro : 1, orders[order], order == 3 ? 2 : 1,
-             recompute[order == 2 ? mode % 2 : mode], k / 2 % 2,
+             "train.head_chunk=%d parallel.schedule=%s parallel.virtual_stages=%d "
+             "parallel.recompute=%s parallel.bucket=%d parallel.overlap=%s%s%s",
+             b.tp, b.pp, b.dp, k % 2, micro, chunk < micro ? chunk : micro, orders[order],
+             order == 3 ? 2 : 1, recompute[order == 2 ? mode % 2 : mode], k / 2 % 2,
              overlap[micro > 1 ? k % 3 : 1 + k % 2], also ? " " : "", also ? t->s->also : "");
 }
 
@@ -145,13 +147,15 @@ static const struct {
     const char *subject, *words;
 } pairs[] = {
     {"svd btp tied", "parallel.tp=8 parallel.recompute=bottleneck parallel.grouping=off "
-                     "train.micro_batch=4"},
+                     "train.micro_batch=4 train.head_chunk=2 parallel.overlap=all"},
     {"svd btp tied", "parallel.tp=1 parallel.dp=8 parallel.zero=1 parallel.recompute=bottleneck "
                      "parallel.grouping=off train.micro_batch=1"},
     {"svd btp tied", "parallel.tp=1 parallel.pp=8 parallel.dp=1 parallel.recompute=bottleneck "
                      "parallel.grouping=off train.micro_batch=1"},
     {"svd btp tied", "parallel.tp=2 parallel.pp=2 parallel.dp=1 parallel.schedule=zb-h1 "
-                     "parallel.grouping=off train.micro_batch=4"},
+                     "parallel.grouping=off train.micro_batch=4 train.head_chunk=2"},
+    {"svd btp tied", "parallel.tp=1 parallel.pp=2 parallel.dp=1 parallel.schedule=interleaved "
+                     "parallel.virtual_stages=2 train.micro_batch=2 train.head_chunk=1"},
     {"svd btp tied", "parallel.tp=2 parallel.pp=2 parallel.dp=1 parallel.schedule=gpipe "
                      "parallel.grouping=off train.micro_batch=2"},
 };

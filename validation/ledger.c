@@ -53,6 +53,9 @@ static const char *const variants[] = {
     "parallel.pp=2 train.micro_batch=4 parallel.overlap=all",
     "parallel.pp=4 parallel.dp=2 model.tied=on train.micro_batch=1 parallel.schedule=gpipe",
     "parallel.pp=2 parallel.schedule=interleaved parallel.virtual_stages=2 train.micro_batch=1",
+    "train.head_chunk=2",
+    "train.head_chunk=3 parallel.dp=2 train.micro_batch=4 model.tied=on",
+    "parallel.pp=2 train.micro_batch=2 train.head_chunk=1",
     "parallel.dp=4 parallel.zero=1",
     "parallel.dp=2 parallel.zero=1 parallel.pp=2 model.tied=on train.micro_batch=2",
 };
@@ -238,7 +241,7 @@ static enum status check_jobs(const struct check_options *o, struct report *r, s
     static const char *const layouts[] = {
         "parallel.tp=2 train.micro_batch=4 model.tied=on",
         "parallel.tp=2 parallel.dp=2 parallel.recompute=block",
-        "parallel.tp=4 train.precision=fp64",
+        "parallel.tp=4 train.precision=fp64 train.head_chunk=3",
         "parallel.pp=2 parallel.dp=2 parallel.zero=1 model.tied=on train.micro_batch=2",
     };
 

@@ -61,6 +61,9 @@ static void print_counts(const struct config *cfg, const struct model *m, double
         text_count(b, (double)params_count_local(&m->params)), (long long)ranks,
         (long long)cfg->parallel.tp, (long long)cfg->parallel.dp, (long long)cfg->parallel.pp);
     printf("tokens a step  %.0f\n", tokens);
+    printf("logits at once %s on a rank: %lld of the %lld sequences of a micro-batch\n",
+           text_bytes(a, (double)config_head_bytes(cfg)), (long long)config_head_chunk(cfg),
+           (long long)cfg->train.micro_batch);
     printf("FLOPs a token  %s by the formula (6 a weight, attention counted by half)\n",
            text_count(a, model_flops_per_token(m)));
     printf("FLOPs a step   %s by the formula, %s counted on this rank x %lld ranks\n",

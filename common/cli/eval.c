@@ -113,6 +113,8 @@ static enum status read_settings(struct config *cfg, char *folder, const struct 
         cfg->parallel.dp = 0; /* all ranks of the job */
     if (!given(cfg, "train.micro_batch"))
         cfg->train.micro_batch = 0;
+    if (!given(cfg, "train.head_chunk"))
+        cfg->train.head_chunk = 0;
     return ST_OK;
 }
 

@@ -64,9 +64,10 @@ void train_settings(const struct trainer *t)
                                  : "layout_exact off: sums in rank order",
         config_choice_name("train.precision", (int)c->train.precision));
     print_mesh(t);
-    log_info("batch      %lld sequences x %lld tokens  micro-batch %lld  steps %lld  lr %g %s",
+    log_info("batch      %lld sequences x %lld tokens  micro-batch %lld (head %lld at once)  steps "
+             "%lld  lr %g %s",
              (long long)c->train.batch, (long long)c->train.seq, (long long)t->step.micro,
-             (long long)c->train.steps, c->train.lr,
+             (long long)t->step.head_chunk, (long long)c->train.steps, c->train.lr,
              config_choice_name("train.schedule", (int)c->train.schedule));
     log_info("data       %s  %lld sequences  validation %lld sequences  vocabulary of '%s'",
              c->data.train, (long long)t->data.train.samples, (long long)t->data.validation.samples,

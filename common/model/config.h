@@ -161,6 +161,11 @@ enum status config_need_data(const struct config *cfg);
  * every grain is equal. The same in every layout whose tp is a power of two up to 64. */
 int64_t config_vocab_padded(const struct config *cfg);
 
+/* Sequences whose logits live at once: train.head_chunk; with 0 as many as take 512 MiB on a rank,
+ * one at the least; never more than a micro-batch. And the bytes of those logits on a rank. */
+int64_t config_head_chunk(const struct config *cfg);
+int64_t config_head_bytes(const struct config *cfg);
+
 /* Nonzero when the layers have a bottleneck (cola, svd). */
 int config_low_rank(const struct config *cfg);
 

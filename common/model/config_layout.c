@@ -222,6 +222,12 @@ static enum status check_batch(const struct config *cfg)
                     " sequences of a rank (train.batch %" N " / parallel.dp %" N
                     "): set train.micro_batch=0 for all at once, or a divisor of %" N,
                     t->micro_batch, share, t->batch, dp, share);
+    if (t->head_chunk > t->micro_batch)
+        return fail(ST_ECONFIG,
+                    "train.head_chunk %" N " is more than the %" N
+                    " sequences of train.micro_batch: set train.head_chunk=0 to let it be chosen, "
+                    "or %" N " or less",
+                    t->head_chunk, t->micro_batch, t->micro_batch);
     if (cfg->parallel.overlap == OVERLAP_ALL && cfg->parallel.tp > 1 && t->micro_batch == 1)
         return fail(ST_ECONFIG,
                     "parallel.overlap all sends a micro-batch forward in two halves, but "

@@ -153,3 +153,29 @@ int64_t config_vocab_padded(const struct config *cfg)
 {
     return round_up(cfg->model.vocab, common_multiple(64, at_least_one(cfg->parallel.grains)));
 }
+
+enum { HEAD_BYTES = 512 << 20 }; /* of logits: with more at once products are no faster */
+
+/* Bytes of a sequence's logits on a rank, in the type of activations. */
+static int64_t sequence_logits(const struct config *cfg)
+{
+    static const int value[] = {[PRECISION_FP32] = 4, [PRECISION_BF16] = 2, [PRECISION_FP64] = 8};
+
+    return cfg->train.seq * (config_vocab_padded(cfg) / cfg->parallel.tp) *
+           value[cfg->train.precision];
+}
+
+int64_t config_head_chunk(const struct config *cfg)
+{
+    const struct config_train *t = &cfg->train;
+    int64_t share = t->batch / at_least_one(cfg->parallel.dp);
+    int64_t micro = at_least_one(t->micro_batch ? t->micro_batch : share);
+    int64_t chunk = t->head_chunk ? t->head_chunk : at_least_one(HEAD_BYTES / sequence_logits(cfg));
+
+    return chunk < micro ? chunk : micro;
+}
+
+int64_t config_head_bytes(const struct config *cfg)
+{
+    return config_head_chunk(cfg) * sequence_logits(cfg);
+}

@@ -102,10 +102,22 @@ enum status params_carve(struct params *p, struct arena *state, int training)
     return ST_OK;
 }
 
-enum status params_carve_grads(struct params *p, struct arena *grads, int slots)
+/* Bytes of one slot of the embedding and the blocks, which come first in the table. */
+static enum status body_bytes(size_t *bytes, const struct params *p, int head_layer)
+{
+    struct arena count = arena_plan("gradients");
+    struct tensor t;
+
+    for (int i = 0; i < p->n && p->item[i].layer < head_layer; i++)
+        TRY(carve_one(p, &p->item[i], &count, p->wide, &t));
+    *bytes = arena_mark(&count);
+    return ST_OK;
+}
+
+/* Slot 0 of all gradients. */
+static enum status carve_first(struct params *p, struct arena *grads)
 {
     size_t begin = arena_mark(grads);
-    void *rest;
 
     for (int i = 0; i < p->n; i++) {
         struct param *row = &p->item[i];
@@ -124,8 +136,23 @@ enum status params_carve_grads(struct params *p, struct arena *grads, int slots)
         if (row->use_g[1])
             *row->use_g[1] = row->g2;
     }
-    p->plane = arena_mark(grads) - begin;
-    return slots > 1 ? arena_take(grads, &rest, p->plane * (size_t)(slots - 1)) : ST_OK;
+    p->second = arena_mark(grads) - begin - p->flat;
+    return ST_OK;
+}
+
+enum status params_carve_grads(struct params *p, struct arena *grads, const struct grad_slots *n)
+{
+    size_t body = 0, head;
+    void *more;
+
+    TRY(body_bytes(&body, p, n->head_layer));
+    TRY(arena_take(grads, &more, body * (size_t)(n->blocks - 1)));
+    TRY(carve_first(p, grads));
+    head = p->flat + p->second - body;
+    TRY(arena_take(grads, &more, head * (size_t)(n->head - 1)));
+    p->plane = -(int64_t)body;
+    p->head_plane = (int64_t)head;
+    return ST_OK;
 }
 
 const struct tensor *param_value(const struct param *row)

@@ -40,12 +40,14 @@ struct params {
     int tp_rank, tp_size;
     enum dtype work, wide, moments; /* of w; of master and gradients; of m and v               */
     int masters;                    /* w has a wide copy beside it                             */
-    size_t plane;                   /* bytes of one gradient slot                              */
-    size_t flat;                    /* its leading part: all gradients but the second of tied  */
-    int all, all_cut, all_whole;    /* tensors of the whole model, whatever stage holds them   */
-    uint64_t *known;                /* [all] hashes of their names                             */
-    const struct grains *pieces;    /* who holds masters and moments; NULL: this rank, all     */
-    struct host *dp, *pp;           /* borrowed: the replicas; the stages; NULL: this one alone */
+    size_t flat, second;       /* bytes of slot 0: of all gradients but the second of tied matrices;
+                          * of those, which lie behind                                        */
+    int64_t plane, head_plane; /* from a gradient's slot j to slot j + 1: of the embedding and the
+                                * blocks; of the final norm and the head                       */
+    int all, all_cut, all_whole; /* tensors of the whole model, whatever stage holds them   */
+    uint64_t *known;             /* [all] hashes of their names                             */
+    const struct grains *pieces; /* who holds masters and moments; NULL: this rank, all     */
+    struct host *dp, *pp;        /* borrowed: the replicas; the stages; NULL: this one alone */
 };
 
 /* Room for `room` rows. Errors: ST_ENOMEM. */
@@ -69,8 +71,16 @@ struct tensor param_view(const struct params *p, const struct param *row, void *
 /* Weights, masters and moments from `state`. training: with masters and moments. */
 enum status params_carve(struct params *p, struct arena *state, int training);
 
-/* One slot of gradients from `grads` (sets p->plane); slots - 1 further ones follow it. */
-enum status params_carve_grads(struct params *p, struct arena *grads, int slots);
+/* Slots that gradients need (sample_plan.h). The head's samples may come in smaller parts than a
+ * micro-batch, so that more of its sums wait. */
+struct grad_slots {
+    int blocks, head;
+    int head_layer; /* of the final norm and the head: the number of layers */
+};
+
+/* Gradients from `grads`; sets flat, second and planes. Slot 0 lies in one piece, the head's end
+ * of it last; further slots of the head follow it, those of all else stand before it. */
+enum status params_carve_grads(struct params *p, struct arena *grads, const struct grad_slots *n);
 
 /* Draws the start values and clears the moments. */
 enum status params_init(struct params *p, struct device *dev, uint64_t seed);

@@ -39,11 +39,11 @@ static struct widths widths_of(const struct config *cfg)
                            .moments = 2 * (pure ? 2 : wide)};
 }
 
-/* Bytes of all slots of a gradient (sample_plan.h). */
-static double gradient_bytes(const struct config *cfg)
+/* Bytes of all slots of a gradient (sample_plan.h) to which `samples` are added at once. */
+static double gradient_bytes(const struct config *cfg, int64_t samples)
 {
-    return widths_of(cfg).wide * sample_slots(0, cfg->train.batch / cfg->parallel.dp,
-                                              cfg->train.micro_batch, cfg->parallel.layout_exact);
+    return widths_of(cfg).wide * sample_slots(0, cfg->train.batch / cfg->parallel.dp, samples,
+                                              cfg->parallel.layout_exact);
 }
 
 /* Bytes of a weight on the rank that holds it: itself, its gradients, master and moments. */
@@ -51,10 +51,11 @@ static double weight_bytes(const struct config *cfg)
 {
     const struct config_parallel *p = &cfg->parallel;
     struct widths w = widths_of(cfg);
+    double gradient = gradient_bytes(cfg, cfg->train.micro_batch);
 
     if (!p->zero || p->dp == 1)
-        return w.work + gradient_bytes(cfg) + w.master + w.moments;
-    return w.work + gradient_bytes(cfg) + (w.wide + w.master + w.moments) / (double)p->dp;
+        return w.work + gradient + w.master + w.moments;
+    return w.work + gradient + (w.wide + w.master + w.moments) / (double)p->dp;
 }
 
 /* What ZeRO-1 packs for the road: a bucket of gradients, and of weights with this rank's share. It
@@ -164,16 +165,29 @@ static enum status count_live(int *live, const struct config *cfg, int runs)
     return ST_OK;
 }
 
-/* Columns of logits, their input and its gradient, beyond the temporaries of a block, which are
- * given back before. */
-static double head_columns(const struct config *cfg)
+/* Elements of a chunk's logits, their input and its gradient, beyond the temporaries of a block,
+ * which are given back before. */
+static double head_elements(const struct config *cfg)
 {
     double d = (double)cfg->model.width, tp = (double)cfg->parallel.tp;
     int gathers = cfg->parallel.strategy == STRATEGY_BTP && tp > 1;
-    double head = (double)config_vocab_padded(cfg) / tp + (gathers ? 5 : 2) * d;
+    double columns = (double)config_vocab_padded(cfg) / tp + (gathers ? 5 : 2) * d;
+    double head = columns * (double)(config_head_chunk(cfg) * cfg->train.seq);
     double block = cfg->parallel.schedule == PIPELINE_ZB_H1 ? 0 : columns_of(cfg).rest;
 
+    block *= (double)(cfg->train.micro_batch * cfg->train.seq);
     return head > block ? head - block : 0;
+}
+
+/* Bytes of the head's gradient that weight_bytes does not have: its slots are as many as chunks
+ * want; a tied matrix has it beside that of the look-up, on the first stage one slot of it. */
+static double head_gradient(const struct config *cfg, int last)
+{
+    double slots = gradient_bytes(cfg, config_head_chunk(cfg));
+
+    if (cfg->model.tied)
+        return last ? slots : widths_of(cfg).wide;
+    return last ? slots - gradient_bytes(cfg, cfg->train.micro_batch) : 0;
 }
 
 static struct run_cost cost_of(const struct config *cfg, int k, int runs, int live)
@@ -191,10 +205,10 @@ static struct run_cost cost_of(const struct config *cfg, int k, int runs, int li
     c.flops_else = last ? 2 * vocab : 0;
     c.bytes = held * block / tp + live * tokens * in_block * w.work;
     c.bytes_else = held * ends + live * tokens * in_run * w.work;
-    if (cfg->model.tied) /* the other end's gradients */
-        c.bytes_else += gradient_bytes(cfg) * ends;
+    if (first || last)
+        c.bytes_else += head_gradient(cfg, last) * vocab / tp;
     if (last)
-        c.bytes_else += tokens * head_columns(cfg) * w.work;
+        c.bytes_else += head_elements(cfg) * w.work;
     add_bucket(&c, cfg, block / tp, ends);
     return c;
 }

@@ -175,13 +175,40 @@ enum status stage_blocks_forward(struct stage *s, const struct micro_batch *mb, 
     return forward_blocks(s);
 }
 
+/* The head on samples [first, first + n) of mb. */
+static enum status run_chunk(struct stage *s, const struct micro_batch *mb, int64_t first,
+                             int64_t n, double scale)
+{
+    int64_t row = first * mb->seq, rows = n * mb->seq;
+    int32_t samples = (int32_t)n;
+    struct tensor x = tensor_rows(&s->x_end, row, rows, samples), dx = {0};
+    struct tensor targets = tensor_rows(&mb->targets, row, rows, samples);
+    struct tensor loss = tensor_rows(&mb->loss, row, rows, samples);
+    struct head_io io = {.x = &x, .targets = &targets, .loss = &loss, .dx = &dx, .scale = scale};
+
+    if (scale != 0.0)
+        dx = tensor_rows(&s->dx, row, rows, samples);
+    s->env.tp.samples = samples;
+    return s->env.strategy->head(&s->env.tp, &s->model->ends, &s->model->dends, &io);
+}
+
+/* Chunk after chunk, each from the norm to the gradient of the stream, so that one chunk's logits
+ * live. A chunk is whole samples: its rows and leaves of sums are those of the micro-batch. */
 static enum status run_head(struct stage *s, const struct micro_batch *mb, double scale)
 {
-    struct tensor loss = mb->loss;
-    struct head_io io = {
-        .x = &s->x_end, .targets = &mb->targets, .loss = &loss, .dx = &s->dx, .scale = scale};
+    int64_t chunk = mb->head_chunk ? mb->head_chunk : mb->samples;
+    const struct sample_plan *plan = s->env.tp.plan;
 
-    return s->env.strategy->head(&s->env.tp, &s->model->ends, &s->model->dends, &io);
+    FAIL_IF(scale != 0.0 && !mb->head_plan, ST_EINTERNAL);
+    for (int64_t first = 0, i = 0; first < mb->samples; first += chunk, i++) {
+        int64_t left = mb->samples - first;
+
+        s->env.tp.plan = scale != 0.0 ? &mb->head_plan[i] : NULL;
+        TRY(run_chunk(s, mb, first, left < chunk ? left : chunk, scale));
+    }
+    s->env.tp.samples = (int32_t)mb->samples;
+    s->env.tp.plan = plan;
+    return ST_OK;
 }
 
 enum status stage_loss(struct stage *s, const struct micro_batch *mb)

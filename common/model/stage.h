@@ -56,7 +56,10 @@ struct micro_batch {
     int64_t samples, seq;
     struct tensor tokens, targets, loss;
     struct tensor starts; /* struct attention; data NULL: a sequence is one document */
-    double scale;         /* gradient of the summed loss: 1 / valid targets of the global batch */
+    int64_t head_chunk;   /* samples whose logits live at once; 0: all                 */
+    const struct sample_plan *head_plan; /* how each chunk joins the gradients of the final norm and
+                                          * the head; backward of a stage with the head only */
+    double scale; /* gradient of the summed loss: 1 / valid targets of the global batch */
 };
 
 /* Sets up s over m; env: dev, tp, ledger and scratch are taken from `from`. Takes the rotary table
@@ -97,8 +100,8 @@ enum status stage_forward(struct stage *s, const struct micro_batch *mb, int kee
 
 /* Gradients of everything; must follow stage_forward(keep) of the same micro-batch. A stage with
  * the head begins with the loss, another with the gradient of x_end in s->dx (stage_gradient);
- * afterwards s->dx is that of the first stream. Weight gradients join by plan. Collective over
- * TP. */
+ * afterwards s->dx is that of the first stream. Weight gradients join by plan, those of the
+ * head by mb->head_plan. Collective over TP. */
 enum status stage_backward(struct stage *s, const struct micro_batch *mb,
                            const struct sample_plan *plan);
 

@@ -119,6 +119,16 @@ void sample_plan_next(struct sample_plan *plan, struct sample_tree *t, int64_t s
         add_node(plan, t, start, node_end(t->begin, t->end, t->next, limit));
 }
 
+int32_t sample_plan_slots(const struct sample_plan *plan, int64_t n)
+{
+    int32_t slots = 0;
+
+    for (; n > 0; n--, plan++)
+        for (int32_t i = 0; i < plan->nodes; i++)
+            slots = plan->node[i].slot + 1 > slots ? plan->node[i].slot + 1 : slots;
+    return slots;
+}
+
 int32_t sample_slots(int64_t begin, int64_t end, int64_t micro, int exact)
 {
     struct sample_tree t;
@@ -128,10 +138,11 @@ int32_t sample_slots(int64_t begin, int64_t end, int64_t micro, int exact)
     sample_tree_start(&t, begin, end, exact);
     while (t.next < end) {
         int64_t left = end - t.next;
+        int32_t named;
 
         sample_plan_next(&plan, &t, left < micro ? left : micro);
-        for (int32_t i = 0; i < plan.nodes; i++)
-            slots = plan.node[i].slot + 1 > slots ? plan.node[i].slot + 1 : slots;
+        named = sample_plan_slots(&plan, 1);
+        slots = named > slots ? named : slots;
     }
     return slots;
 }

@@ -31,7 +31,7 @@ struct sample_node {
 struct sample_plan {
     int32_t samples; /* in this micro-batch                                                  */
     int32_t exact;   /* 0: sum the micro-batch as one block of rows (layout_exact: off)      */
-    int64_t plane;   /* bytes from slot j of a gradient to slot j + 1                        */
+    int64_t plane;   /* bytes from slot j of a gradient to slot j + 1; may be negative       */
     int32_t nodes;
     struct sample_node node[SAMPLE_PLAN_NODES];
 };
@@ -58,6 +58,9 @@ void sample_tree_start(struct sample_tree *t, int64_t begin, int64_t end, int ex
 /* The plan for the next `samples` samples of t, in order. Fills all but plane. When the last one
  * has come, the whole sum stands in slot 0. */
 void sample_plan_next(struct sample_plan *plan, struct sample_tree *t, int64_t samples);
+
+/* Slots that n plans name: the highest number and one; 0 when there is none. */
+int32_t sample_plan_slots(const struct sample_plan *plan, int64_t n);
 
 /* Slots that a run over [begin, end) in micro-batches of `micro` needs at most (1 or more). */
 int32_t sample_slots(int64_t begin, int64_t end, int64_t micro, int exact);

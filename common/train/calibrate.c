@@ -157,6 +157,7 @@ enum status calibrate_open(struct calibrate *c, const struct config *cfg, struct
     *own = *cfg;
     own->train.batch = 1;
     own->train.micro_batch = 1;
+    own->train.head_chunk = 0;
     own->train.seq = own->train.seq < CALIBRATE_SEQ ? own->train.seq : CALIBRATE_SEQ;
     st = evaluation_open(&c->e, own, job, weights, text, 0);
     free(own);

@@ -73,8 +73,7 @@ static enum status reduce_whole(struct optimizer *o, int b)
             end = next;
         }
         if (o->pieces->bucket_of[i] == b && p->item[i].twice && o->exact)
-            t[n++] =
-                tensor_view(p->item[i].g2.data, p->wide, 1, (int64_t)((p->plane - p->flat) / es));
+            t[n++] = tensor_view(p->item[i].g2.data, p->wide, 1, (int64_t)(p->second / es));
         at = next;
     }
     t[0] =

@@ -28,6 +28,7 @@ static const struct {
     {"parallel.grouping", RULE_BF16},
     {"parallel.layout_exact", RULE_SAID},
     {"train.micro_batch", RULE_FREE},
+    {"train.head_chunk", RULE_FREE},
     /* where the start weights came from: those of the checkpoint are later */
     {"train.init_from", RULE_FREE},
     /* length: the schedule is that of the new one */

@@ -15,6 +15,9 @@ struct micro_batch step_micro_batch(const struct step *s, int index, double scal
     if (s->cfg->data.reset_documents)
         mb.starts = tensor_rows(&s->starts, first * seq, samples * seq, (int32_t)samples);
     mb.loss = tensor_rows(&s->loss, first * seq, samples * seq, (int32_t)samples);
+    mb.head_chunk = s->head_chunk;
+    if (s->head_plan)
+        mb.head_plan = &s->head_plan[(s->probing ? s->micro_batches : index) * s->head_chunks];
     return mb;
 }
 

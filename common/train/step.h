@@ -74,9 +74,13 @@ struct step {
     struct pipe pipe;
     struct optimizer optimizer;
     struct schedule schedule, evaluation;
-    struct schedule probe;    /* of a single micro-batch; empty where the order has no such */
-    struct sample_plan *plan; /* [micro-batches + 1]: how each joins the sum, and how a single
+    struct schedule probe;         /* of a single micro-batch; empty where the order has no such */
+    struct sample_plan *plan;      /* [micro-batches + 1]: how each joins the sum, and how a single
                                * one does; owned                                           */
+    struct sample_plan *head_plan; /* [micro-batches + 1][head_chunks]: the same of the final norm
+                                    * and the head; NULL where they have no gradient; owned */
+    int64_t head_chunk;            /* samples whose logits live at once                     */
+    int head_chunks;               /* of a micro-batch                                      */
     struct stage_watch watch;
     struct arena state, grads, acts, scratch, batch;
     struct step_memory memory;

@@ -1,6 +1,7 @@
 /* What a step consists of: arenas, the part of the model, groups, order of instructions. */
 #include "common/train/step_graph.h"
 #include "common/train/step_read.h"
+#include "common/train/step_sums.h"
 
 #include "common/model/runs.h"
 
@@ -134,6 +135,7 @@ static enum status open_model(struct step *s)
                               .stages = step_stages(s),
                               .chunks = s->chunks};
     int sharded = s->training == STEP_TRAINS && c->parallel.zero && s->at.dp->size > 1;
+    struct grad_slots slots = step_sums_slots(s);
     struct params *p = &s->model.params;
 
     TRY(model_open_part(&s->model, c, &part, s->at.dev->wide));
@@ -145,33 +147,10 @@ static enum status open_model(struct step *s)
                     (size_t)c->parallel.bucket << 20));
     p->pieces = sharded ? &s->pieces : NULL;
     p->dp = s->at.dp_host;
-    TRY(params_carve_grads(p, &s->grads,
-                           sample_slots(s->begin, s->end, s->micro, c->parallel.layout_exact)));
+    TRY(params_carve_grads(p, &s->grads, &slots));
+    step_sums_place(s);
     TRY(grains_carve(&s->pieces, p, &s->state));
     return grains_carve_grads(&s->pieces, p, &s->grads);
-}
-
-/* How each micro-batch joins the sum over samples. */
-static enum status plan_sums(struct step *s)
-{
-    struct sample_plan *alone;
-    struct sample_tree tree;
-
-    s->plan = calloc((size_t)s->micro_batches + 1, sizeof *s->plan);
-    if (!s->plan)
-        return fail(ST_ENOMEM, "no memory for the plans of %d micro-batches", s->micro_batches);
-    alone = &s->plan[s->micro_batches];
-    sample_tree_start(&tree, s->begin, s->begin + s->micro, s->cfg->parallel.layout_exact);
-    sample_plan_next(alone, &tree, s->micro);
-    alone->plane = (int64_t)s->model.params.plane;
-    sample_tree_start(&tree, s->begin, s->end, s->cfg->parallel.layout_exact);
-    for (int i = 0; i < s->micro_batches; i++) {
-        int64_t left = step_samples(s) - i * s->micro;
-
-        sample_plan_next(&s->plan[i], &tree, left < s->micro ? left : s->micro);
-        s->plan[i].plane = (int64_t)s->model.params.plane;
-    }
-    return ST_OK;
 }
 
 /* What goes through a pipeline: a stream of one micro-batch. */
@@ -232,8 +211,8 @@ static enum status build(struct step *s)
     if (s->chunks == 1)
         TRY(schedule_open(&s->probe, &shape));
     TRY(arenas_open(s));
+    TRY(step_sums_open(s));
     TRY(open_model(s));
-    TRY(plan_sums(s));
     TRY(open_pipe(s));
     TRY(open_chunks(s));
     if (s->training)
@@ -275,8 +254,7 @@ void step_close(struct step *s)
     schedule_close(&s->schedule);
     schedule_close(&s->evaluation);
     schedule_close(&s->probe);
-    free(s->plan);
-    s->plan = NULL;
+    step_sums_close(s);
     free(s->host_loss);
     free(s->sample_loss);
     s->host_loss = NULL;

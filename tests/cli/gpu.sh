@@ -111,7 +111,7 @@ unchanged() {
     expect "it was recorded: $*" grep -q '^graph  ' "$dir/out"
 }
 for words in "model.layer=full" "model.layer=cola train.precision=bf16" \
-    "model.layer=svd parallel.recompute=bottleneck train.micro_batch=2" \
+    "model.layer=svd parallel.recompute=bottleneck train.micro_batch=2 train.head_chunk=1" \
     "model.layer=cola $documents data.reset_documents=on"; do
     part graphs || break
     # shellcheck disable=SC2086 # words
@@ -128,7 +128,8 @@ fi
 ! part repeats || ends_well "a shadow of two ranks" 2 train "$t" parallel.tp=2 train.steps=4 \
     shadow.every=2 shadow.stop=on
 for words in "parallel.tp=2 train.precision=bf16" \
-    "parallel.tp=2 parallel.overlap=all train.micro_batch=4" "parallel.dp=2 train.micro_batch=2" \
+    "parallel.tp=2 parallel.overlap=all train.micro_batch=4" \
+    "parallel.dp=2 train.micro_batch=2 train.head_chunk=1" \
     "parallel.dp=2 parallel.zero=1 train.precision=bf16" "parallel.pp=2 train.micro_batch=2"; do
     part graphs || break
     # shellcheck disable=SC2086 # words

@@ -33,6 +33,7 @@ static const struct trial trials[] = {
     {1, {"parallel.recompute=bottleneck"}, {1, 1, 0}, 5000},
     {1, {"parallel.recompute=block", "parallel.layout_exact=off"}, {1, 1, 0}, 5000},
     {1, {"parallel.recompute=none"}, {1, 1, 2}, 5000}, /* several micro-batches a step */
+    {1, {"model.vocab=4000", "train.head_chunk=2"}, {1, 1, 0}, 30000},
     {4, {"model.layer=full"}, {2, 2, 0}, 5000},
     {4, {"parallel.recompute=bottleneck", "parallel.zero=1"}, {2, 2, 0}, 4000},
     {4, {"parallel.zero=1", "model.tied=on"}, {1, 4, 0}, 7000},
@@ -41,6 +42,11 @@ static const struct trial trials[] = {
     {4, {"parallel.pp=2", "parallel.strategy=vanilla"}, {2, 1, 1}, 5000},
     {4, {"parallel.overlap=all", "parallel.recompute=none"}, {4, 1, 0}, 5000},
     {4, {"parallel.overlap=all", "model.layer=full", "parallel.recompute=block"}, {2, 2, 0}, 5000},
+    {4,
+     {"parallel.pp=2", "model.vocab=4000", "train.head_chunk=2", "model.tied=on",
+      "parallel.recompute=block"},
+     {2, 1, 2},
+     30000},
     {4, /* the last stage is the fullest */
      {"parallel.pp=4", "parallel.schedule=gpipe", "model.vocab=4000", "parallel.recompute=block"},
      {1, 1, 1},

@@ -84,6 +84,9 @@ static const struct {
     {"train.batch=6", 4, {"train.batch 6", "parallel.dp 4", "train.batch=8"}},
     {"parallel.layout_exact=off", 3, {"train.batch 32", "parallel.dp 3", "train.batch=33"}},
     {"train.micro_batch=3", 2, {"train.micro_batch 3", "16 sequences of a rank", "divisor of 16"}},
+    {"train.micro_batch=4 train.head_chunk=5",
+     1,
+     {"train.head_chunk 5", "4 sequences of train.micro_batch", "head_chunk=0", "or 4 or less"}},
     {"train.micro_batch=64", 1, {"train.micro_batch 64", "32 sequences"}},
     {"parallel.overlap=all parallel.tp=2 train.micro_batch=1",
      2,
@@ -225,6 +228,33 @@ START_TEST(test_resolve)
 }
 END_TEST
 
+static const struct {
+    const char *words;
+    int64_t chunk, mib; /* sequences whose logits live at once; what these take */
+} heads[] = {
+    {"train.batch=8", 8, 2},
+    {"train.batch=8 train.head_chunk=3", 3, 0},
+    {"train.batch=8 train.micro_batch=2 train.head_chunk=2", 2, 0},
+    {"train.batch=8 train.seq=2048 model.vocab=32000", 2, 500},
+    {"train.batch=8 train.seq=2048 model.vocab=32000 parallel.tp=2", 4, 500},
+    {"train.batch=8 train.seq=2048 model.vocab=32000 train.precision=bf16", 4, 500},
+    {"train.batch=8 train.seq=2048 model.vocab=32000 train.precision=fp64", 1, 500},
+    {"train.batch=8 train.seq=8192 model.vocab=32768", 1, 1024},
+    {"train.batch=8 train.seq=4096 model.vocab=32768", 1, 512},
+    {"train.batch=8 train.seq=4096 model.vocab=16384", 2, 512},
+};
+
+/* As many as take 512 MiB, but one at the least and a micro-batch at the most. */
+START_TEST(test_head_chunk)
+{
+    struct config cfg;
+
+    ck_assert_int_eq(make(&cfg, heads[_i].words, 0), ST_OK);
+    ck_assert_int_eq(config_head_chunk(&cfg), heads[_i].chunk);
+    ck_assert_int_eq(config_head_bytes(&cfg) >> 20, heads[_i].mib);
+}
+END_TEST
+
 /* The same padded vocabulary whatever the layout. */
 START_TEST(test_vocab_padding)
 {
@@ -348,6 +378,7 @@ int main(void)
     tcase_add_test(tests, test_resolve);
     tcase_add_test(tests, test_read_every);
     tcase_add_test(tests, test_vocab_padding);
+    tcase_add_loop_test(tests, test_head_chunk, 0, (int)(sizeof heads / sizeof heads[0]));
     tcase_add_test(tests, test_preset_order);
     tcase_add_test(tests, test_preset_sizes);
     tcase_add_test(tests, test_presets_valid);

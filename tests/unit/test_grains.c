@@ -276,6 +276,7 @@ END_TEST
 /* Shards take memory for the owner's pairs alone, and all together for every pair once. */
 static void memory_is_shared_out(struct table *t, int form, int tp, int size, size_t bucket)
 {
+    const struct grad_slots one = {1, 1, 1 << 20};
     int64_t held = 0, all = 0;
 
     for (int r = 0; r < size; r++) {
@@ -284,7 +285,7 @@ static void memory_is_shared_out(struct table *t, int form, int tp, int size, si
 
         open_table(&own, form, tp, r, size, bucket);
         OK(params_carve(&own.m.params, &state, 0));
-        OK(params_carve_grads(&own.m.params, &grads, 1));
+        OK(params_carve_grads(&own.m.params, &grads, &one));
         OK(grains_carve(&own.s, &own.m.params, &state));
         OK(grains_carve_grads(&own.s, &own.m.params, &grads));
         for (int i = 0; i < own.s.n; i++) {
