@@ -1,6 +1,7 @@
 /* Checkpoints: what any layout wrote, any layout reads; folders are whole or not there. */
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/folder.h"
+#include "tests/unit/check_unit.h"
 #include "tests/unit/checkpoint_case.h"
 #include "tests/unit/temp_folder.h"
 
@@ -311,12 +312,6 @@ static Suite *suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(suite());
-    int failed;
-
     omp_set_num_threads(1); /* models are too small to share, and there are hundreds of them */
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed > 0;
+    return check_unit(suite());
 }

@@ -1,5 +1,6 @@
 /* Multiple-choice files of llm.c: reading, and what is refused. */
 #include "common/data/choices.h"
+#include "tests/unit/check_unit.h"
 #include "tests/unit/temp_folder.h"
 
 #include <check.h>
@@ -115,16 +116,11 @@ int main(void)
 {
     Suite *suite = suite_create("choices");
     TCase *c = tcase_create("choices");
-    SRunner *runner = srunner_create(suite);
-    int failed;
 
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_set_timeout(c, 120);
     suite_add_tcase(suite, c);
     tcase_add_test(c, test_read);
     tcase_add_test(c, test_refused);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return check_unit(suite);
 }

@@ -3,6 +3,7 @@
 #include "common/model/config.h"
 #include "common/model/config_value.h"
 #include "common/model/nearest.h"
+#include "tests/unit/check_unit.h"
 
 #include <check.h>
 #include <math.h>
@@ -359,8 +360,6 @@ int main(void)
 {
     Suite *suite = suite_create("config");
     TCase *tests = tcase_create("config");
-    SRunner *runner;
-    int failed;
 
     tcase_add_test(tests, test_defaults);
     tcase_add_test(tests, test_table);
@@ -376,9 +375,5 @@ int main(void)
     tcase_add_test(tests, test_markdown);
     tcase_add_test(tests, test_full_disk);
     suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return check_unit(suite);
 }

@@ -1,5 +1,6 @@
 /* Configuration files: what is refused, with which line, and what is taken. */
 #include "common/cli/yaml.h"
+#include "tests/unit/check_unit.h"
 
 #include <check.h>
 #include <dirent.h>
@@ -217,8 +218,6 @@ int main(void)
 {
     Suite *suite = suite_create("config file");
     TCase *tests = tcase_create("config file");
-    SRunner *runner;
-    int failed;
 
     tcase_add_loop_test(tests, test_bad_file, 0, (int)(sizeof bad / sizeof bad[0]));
     tcase_add_test(tests, test_good_file);
@@ -226,9 +225,5 @@ int main(void)
     tcase_add_test(tests, test_long_name);
     tcase_add_test(tests, test_examples);
     suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return check_unit(suite);
 }

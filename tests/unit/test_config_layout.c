@@ -2,6 +2,7 @@
 #include "common/cli/yaml.h"
 #include "common/model/config.h"
 #include "common/model/presets.h"
+#include "tests/unit/check_unit.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -370,8 +371,6 @@ int main(void)
 {
     Suite *suite = suite_create("config layout");
     TCase *tests = tcase_create("config layout");
-    SRunner *runner;
-    int failed;
 
     tcase_add_loop_test(tests, test_bad_layout, 0, (int)(sizeof bad / sizeof bad[0]));
     tcase_add_loop_test(tests, test_good_layout, 0, (int)(sizeof good / sizeof good[0]));
@@ -384,9 +383,5 @@ int main(void)
     tcase_add_test(tests, test_presets_valid);
     tcase_add_test(tests, test_need_data);
     suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return check_unit(suite);
 }

@@ -1,5 +1,6 @@
 /* The command line of a subcommand: options, positional arguments, overrides, help. */
 #include "common/cli/options.h"
+#include "tests/unit/check_unit.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -196,8 +197,6 @@ int main(void)
 {
     Suite *suite = suite_create("options");
     TCase *tests = tcase_create("options");
-    SRunner *runner;
-    int failed;
 
     tcase_add_loop_test(tests, test_bad_line, 0, (int)(sizeof bad / sizeof bad[0]));
     tcase_add_test(tests, test_good_lines);
@@ -206,9 +205,5 @@ int main(void)
     tcase_add_test(tests, test_too_many_words);
     tcase_add_test(tests, test_help);
     suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return check_unit(suite);
 }

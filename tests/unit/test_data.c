@@ -1,6 +1,7 @@
 /* Text files as tokens: documents, encodings, and what is refused. */
 #include "common/base/hash.h"
 #include "common/data/corpus.h"
+#include "tests/unit/check_unit.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -297,8 +298,6 @@ int main(void)
 {
     Suite *suite = suite_create("data");
     TCase *tests = tcase_create("data");
-    SRunner *runner;
-    int failed;
 
     tcase_add_test(tests, test_plain);
     tcase_add_test(tests, test_documents);
@@ -309,9 +308,5 @@ int main(void)
     tcase_add_test(tests, test_separators_refused);
     tcase_add_test(tests, test_example);
     suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return check_unit(suite);
 }

@@ -2,6 +2,7 @@
  * those of a forward pass over the whole sequence. */
 #include "common/backend/record.h"
 #include "common/train/generate.h"
+#include "tests/unit/check_unit.h"
 #include "tests/unit/tiny_model.h"
 
 #include <check.h>
@@ -125,14 +126,9 @@ int main(void)
 {
     Suite *suite = suite_create("decode");
     TCase *c = tcase_create("decode");
-    SRunner *runner = srunner_create(suite);
-    int failed;
 
     tcase_set_timeout(c, 120);
     suite_add_tcase(suite, c);
     tcase_add_loop_test(c, test_losses, 0, VARIANTS);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return check_unit(suite);
 }

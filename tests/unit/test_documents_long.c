@@ -1,6 +1,7 @@
 /* Documents in parts are what they are when they are read whole. */
 #include "common/data/documents.h"
 
+#include "tests/unit/check_unit.h"
 #include "tests/unit/temp_folder.h"
 
 #include <check.h>
@@ -198,11 +199,5 @@ static Suite *suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(suite());
-    int failed;
-
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return check_unit(suite());
 }

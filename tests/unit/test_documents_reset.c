@@ -1,5 +1,6 @@
 /* Attention and positions that begin anew with a document: a packed row gives what its documents
  * give as sequences of their own, bit by bit, forwards and backwards. */
+#include "tests/unit/check_unit.h"
 #include "tests/unit/ref_case.h"
 
 #include <stdlib.h>
@@ -162,11 +163,5 @@ static Suite *suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(suite());
-    int failed;
-
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return check_unit(suite());
 }

@@ -1,5 +1,6 @@
 /* Values on the host: the first that is not finite, in every type and at every place of a block. */
 #include "common/tensor/dtype.h"
+#include "tests/unit/check_unit.h"
 
 #include <check.h>
 #include <math.h>
@@ -48,14 +49,9 @@ int main(void)
 {
     Suite *s = suite_create("dtype");
     TCase *tc = tcase_create("dtype");
-    SRunner *runner = srunner_create(s);
-    int failed;
 
     tcase_add_loop_test(tc, test_all_finite, 0, 3);
     tcase_add_loop_test(tc, test_first, 0, 3);
     suite_add_tcase(s, tc);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed > 0;
+    return check_unit(s);
 }

@@ -1,6 +1,7 @@
 /* Factors of matrices: what is nearest, and what is kept. */
 #include "common/base/rng.h"
 #include "ref/factor.h"
+#include "tests/unit/check_unit.h"
 
 #include <check.h>
 #include <math.h>
@@ -183,8 +184,6 @@ int main(void)
 {
     Suite *suite = suite_create("factor");
     TCase *c = tcase_create("factor");
-    SRunner *runner = srunner_create(suite);
-    int failed;
 
     tcase_set_timeout(c, 120);
     suite_add_tcase(suite, c);
@@ -192,8 +191,5 @@ int main(void)
     tcase_add_test(c, test_nearest_by_its_measure);
     tcase_add_test(c, test_latents_are_balanced);
     tcase_add_test(c, test_no_moments);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return check_unit(suite);
 }

@@ -1,5 +1,6 @@
 /* The calls behind a floor: equal ones once, none left out, each in memory like its own. */
 #include "common/cli/bench_floor.h"
+#include "tests/unit/check_unit.h"
 #include "tests/unit/tiny_model.h"
 
 #include <check.h>
@@ -257,8 +258,6 @@ int main(void)
 {
     Suite *suite = suite_create("floor_list");
     TCase *tc = tcase_create("all");
-    SRunner *runner;
-    int failed;
 
     tcase_add_loop_test(tc, nothing_is_left_out, 0, SHAPES);
     tcase_add_loop_test(tc, equal_calls_are_one, 0, SHAPES);
@@ -266,9 +265,5 @@ int main(void)
     tcase_add_test(tc, a_call_moves_into_memory_and_back);
     tcase_add_test(tc, bytes_that_are_moved);
     suite_add_tcase(suite, tc);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return check_unit(suite);
 }

@@ -3,6 +3,7 @@
 #include "common/backend/record.h"
 #include "common/base/utf8.h"
 #include "common/train/generate.h"
+#include "tests/unit/check_unit.h"
 #include "tests/unit/tiny_model.h"
 
 #include <check.h>
@@ -364,8 +365,6 @@ int main(void)
 {
     Suite *suite = suite_create("generate");
     TCase *c = tcase_create("generate");
-    SRunner *runner = srunner_create(suite);
-    int failed;
 
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_set_timeout(c, 120);
@@ -378,8 +377,5 @@ int main(void)
     tcase_add_test(c, test_at_once);
     tcase_add_test(c, test_vocabulary);
     tcase_add_test(c, test_memory);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return check_unit(suite);
 }

@@ -3,6 +3,7 @@
  * Needs no GPU. */
 #include "common/base/rng.h"
 #include "gpu/ahead.h"
+#include "tests/unit/check_unit.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -144,8 +145,6 @@ int main(void)
 {
     Suite *s = suite_create("gpu_ahead");
     TCase *t = tcase_create("ahead");
-    SRunner *r;
-    int failed;
 
     tcase_add_loop_test(t, hung_stream, 0, BURST);
     tcase_add_test(t, full_ring);
@@ -153,9 +152,5 @@ int main(void)
     tcase_add_test(t, fast_stream);
     tcase_add_loop_test(t, large_things, 0, 5);
     suite_add_tcase(s, t);
-    r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return check_unit(s);
 }

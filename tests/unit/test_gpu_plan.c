@@ -1,6 +1,7 @@
 /* Products that the GPU backend puts together: what is put together, what must not be, and that
  * the result is the same. Needs no GPU. */
 #include "gpu/plan.h"
+#include "tests/unit/check_unit.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -183,8 +184,6 @@ int main(void)
 {
     Suite *suite = suite_create("gpu plan");
     TCase *tc = tcase_create("all");
-    SRunner *runner;
-    int failed;
 
     tcase_add_test(tc, same_input_becomes_one_product);
     tcase_add_test(tc, equal_distances_become_a_batch);
@@ -192,9 +191,5 @@ int main(void)
     tcase_add_test(tc, weight_gradients_of_one_input_become_one);
     tcase_add_test(tc, pairs_in_a_chain_become_one);
     suite_add_tcase(suite, tc);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return check_unit(suite);
 }

@@ -1,5 +1,6 @@
 /* (tensor, grain) pairs and their owners. */
 #include "common/model/grains.h"
+#include "tests/unit/check_unit.h"
 #include "tests/unit/tiny_model.h"
 
 #include <check.h>
@@ -315,8 +316,6 @@ int main(void)
 {
     Suite *suite = suite_create("grains");
     TCase *tc = tcase_create("all");
-    SRunner *runner;
-    int failed;
 
     tcase_add_test(tc, every_grain_is_there_once);
     tcase_add_test(tc, shares_are_even_for_any_number_of_replicas);
@@ -325,9 +324,5 @@ int main(void)
     tcase_add_test(tc, moments_are_held_once);
     tcase_add_test(tc, masters_and_moments_are_the_owners);
     suite_add_tcase(suite, tc);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return check_unit(suite);
 }

@@ -3,6 +3,7 @@
  * forward in one piece is tests/mpi/test_overlap.c's. */
 #include "common/backend/record.h"
 #include "common/train/step.h"
+#include "tests/unit/check_unit.h"
 #include "tests/unit/tiny_model.h"
 
 #include <check.h>
@@ -189,17 +190,11 @@ int main(void)
 {
     Suite *s = suite_create("halves");
     TCase *tc = tcase_create("halves");
-    SRunner *runner;
-    int failed;
 
     tcase_add_test(tc, halves_take_turns);
     tcase_add_test(tc, halves_are_the_rows);
     tcase_add_loop_test(tc, otherwise_one_piece, 0, 2);
     tcase_add_test(tc, whoever_looks_sees_whole_blocks);
     suite_add_tcase(s, tc);
-    runner = srunner_create(s);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return check_unit(s);
 }

@@ -1,6 +1,7 @@
 /* A model's shape from and to config.json. */
 #include "common/checkpoint/hf_config.h"
 #include "common/checkpoint/weights.h"
+#include "tests/unit/check_unit.h"
 #include "tests/unit/temp_folder.h"
 #include "tests/unit/tiny_model.h"
 
@@ -212,8 +213,6 @@ int main(void)
 {
     Suite *suite = suite_create("hf_config");
     TCase *c = tcase_create("hf_config");
-    SRunner *runner = srunner_create(suite);
-    int failed;
 
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_set_timeout(c, 120);
@@ -222,8 +221,5 @@ int main(void)
     tcase_add_test(c, test_kinds);
     tcase_add_test(c, test_shape_refused);
     tcase_add_test(c, test_round_trip);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return check_unit(suite);
 }

@@ -4,6 +4,7 @@
 #include "common/checkpoint/safetensors.h"
 #include "common/checkpoint/weights.h"
 #include "common/train/generate.h"
+#include "tests/unit/check_unit.h"
 #include "tests/unit/temp_folder.h"
 #include "tests/unit/tiny_model.h"
 
@@ -264,8 +265,6 @@ int main(void)
 {
     Suite *suite = suite_create("hf_folder");
     TCase *c = tcase_create("hf_folder");
-    SRunner *runner = srunner_create(suite);
-    int failed;
 
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_set_timeout(c, 120);
@@ -274,8 +273,5 @@ int main(void)
     tcase_add_test(c, test_parts);
     tcase_add_test(c, test_parts_refused);
     tcase_add_test(c, test_redundant);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return check_unit(suite);
 }

@@ -4,6 +4,7 @@
 #include "common/checkpoint/model_files.h"
 #include "common/checkpoint/weights.h"
 #include "common/train/generate.h"
+#include "tests/unit/check_unit.h"
 #include "tests/unit/temp_folder.h"
 #include "tests/unit/tiny_model.h"
 
@@ -123,15 +124,10 @@ int main(void)
     int n = (int)(sizeof names / sizeof *names);
     Suite *suite = suite_create("hf_logits");
     TCase *c = tcase_create("hf_logits");
-    SRunner *runner = srunner_create(suite);
-    int failed;
 
     tcase_set_timeout(c, 120);
     suite_add_tcase(suite, c);
     tcase_add_loop_test(c, test_logits, 0, n);
     tcase_add_loop_test(c, test_there_and_back, 0, n);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return check_unit(suite);
 }

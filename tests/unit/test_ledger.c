@@ -1,5 +1,6 @@
 /* The ledger: counts by purpose, spans of time, the table. */
 #include "common/backend/ledger.h"
+#include "tests/unit/check_unit.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -120,8 +121,6 @@ int main(void)
 {
     Suite *s = suite_create("ledger");
     TCase *tc = tcase_create("ledger");
-    SRunner *runner = srunner_create(s);
-    int failed;
 
     tcase_add_test(tc, test_names);
     tcase_add_test(tc, test_counts);
@@ -130,8 +129,5 @@ int main(void)
     tcase_add_test(tc, test_none);
     tcase_add_test(tc, test_table);
     suite_add_tcase(s, tc);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed > 0;
+    return check_unit(s);
 }

@@ -1,6 +1,7 @@
 /* Which tokens each row of each batch holds. */
 #include "common/data/loader.h"
 #include "common/data/order.h"
+#include "tests/unit/check_unit.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -375,8 +376,6 @@ int main(void)
 {
     Suite *suite = suite_create("loader");
     TCase *tests = tcase_create("loader");
-    SRunner *runner;
-    int failed;
 
     tcase_set_timeout(tests, 0);
     tcase_add_test(tests, test_every_token_once);
@@ -388,9 +387,5 @@ int main(void)
     tcase_add_test(tests, test_large_numbers);
     tcase_add_test(tests, test_refused);
     suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return check_unit(suite);
 }

@@ -1,5 +1,6 @@
 /* Learning-rate schedules against values worked out by hand. */
 #include "common/train/lr.h"
+#include "tests/unit/check_unit.h"
 
 #include <check.h>
 #include <math.h>
@@ -126,8 +127,6 @@ int main(void)
 {
     Suite *suite = suite_create("lr");
     TCase *tests = tcase_create("lr");
-    SRunner *runner;
-    int failed;
 
     tcase_add_test(tests, test_table);
     tcase_add_test(tests, test_ends);
@@ -135,9 +134,5 @@ int main(void)
     tcase_add_test(tests, test_long_run);
     tcase_add_test(tests, test_refused);
     suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return check_unit(suite);
 }

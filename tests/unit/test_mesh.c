@@ -1,6 +1,7 @@
 /* Ranks and their places, and how ranks are counted over nodes. */
 #include "common/base/rng.h"
 #include "common/parallel/mesh.h"
+#include "tests/unit/check_unit.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -118,17 +119,11 @@ int main(void)
 {
     Suite *suite = suite_create("mesh");
     TCase *tc = tcase_create("all");
-    SRunner *runner;
-    int failed;
 
     tcase_add_test(tc, ranks_and_places_are_one_to_one);
     tcase_add_test(tc, ranks_are_counted_node_by_node);
     tcase_add_test(tc, nodes_stay_together);
     tcase_add_test(tc, the_look_of_nodes);
     suite_add_tcase(suite, tc);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return check_unit(suite);
 }

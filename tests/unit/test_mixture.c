@@ -2,6 +2,7 @@
 #include "common/data/mixture.h"
 #include "common/data/sources.h"
 
+#include "tests/unit/check_unit.h"
 #include "tests/unit/shard_files.h"
 #include "tests/unit/temp_folder.h"
 
@@ -374,11 +375,5 @@ static Suite *suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(suite());
-    int failed;
-
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return check_unit(suite());
 }

@@ -1,6 +1,7 @@
 /* From files to files: import, export, merging; and rounding to the types of files. */
 #include "common/checkpoint/model_files.h"
 #include "common/checkpoint/weights.h"
+#include "tests/unit/check_unit.h"
 #include "tests/unit/temp_folder.h"
 #include "tests/unit/tiny_model.h"
 
@@ -320,8 +321,6 @@ int main(void)
 {
     Suite *suite = suite_create("model_files");
     TCase *c = tcase_create("model_files");
-    SRunner *runner = srunner_create(suite);
-    int failed;
 
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_set_timeout(c, 120);
@@ -333,8 +332,5 @@ int main(void)
     tcase_add_test(c, test_too_large);
     tcase_add_test(c, test_halves);
     tcase_add_test(c, test_bf16_once);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return check_unit(suite);
 }

@@ -1,4 +1,5 @@
 /* The seam: no slot is empty, wrappers refuse what does not fit, devices keep their memory. */
+#include "tests/unit/check_unit.h"
 #include "tests/unit/ref_case.h"
 
 #include "ref/ref.h"
@@ -238,8 +239,6 @@ int main(void)
 {
     Suite *suite = suite_create("seam");
     TCase *tc = tcase_create("all");
-    SRunner *runner;
-    int failed;
 
     tcase_add_loop_test(tc, backends_are_complete, 0, 2);
     tcase_add_test(tc, an_empty_slot_is_named);
@@ -251,9 +250,5 @@ int main(void)
     tcase_add_test(tc, a_device_needs_a_thread);
     tcase_add_test(tc, scratch_grows_once);
     suite_add_tcase(suite, tc);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return check_unit(suite);
 }

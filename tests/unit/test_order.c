@@ -1,5 +1,6 @@
 /* The order of samples: permutations that are computed. */
 #include "common/data/order.h"
+#include "tests/unit/check_unit.h"
 
 #include <check.h>
 #include <math.h>
@@ -150,8 +151,6 @@ int main(void)
 {
     Suite *suite = suite_create("order");
     TCase *tests = tcase_create("order");
-    SRunner *runner;
-    int failed;
 
     tcase_set_timeout(tests, 0);
     tcase_add_test(tests, test_values);
@@ -161,9 +160,5 @@ int main(void)
     tcase_add_test(tests, test_even);
     tcase_add_test(tests, test_parity);
     suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return check_unit(suite);
 }

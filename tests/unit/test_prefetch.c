@@ -1,5 +1,6 @@
 /* Reading ahead: the same batches as without, failures in their place, no thread left. */
 #include "common/data/prefetch.h"
+#include "tests/unit/check_unit.h"
 
 #include <check.h>
 #include <dirent.h>
@@ -197,11 +198,5 @@ static Suite *suite(void)
 
 int main(void)
 {
-    SRunner *r = srunner_create(suite());
-    int failed;
-
-    srunner_run_all(r, CK_ENV);
-    failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    return check_unit(suite());
 }

@@ -3,6 +3,7 @@
  * layers are still to come, in the last micro-batch alone. */
 #include "common/backend/record.h"
 #include "common/train/step.h"
+#include "tests/unit/check_unit.h"
 #include "tests/unit/tiny_model.h"
 
 #include <check.h>
@@ -225,14 +226,8 @@ int main(void)
 {
     Suite *suite = suite_create("reduce order");
     TCase *tc = tcase_create("all");
-    SRunner *runner;
-    int failed;
 
     tcase_add_loop_test(tc, buckets_begin_during_backward, 0, sizeof manners / sizeof *manners);
     suite_add_tcase(suite, tc);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return check_unit(suite);
 }

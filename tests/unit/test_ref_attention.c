@@ -1,4 +1,5 @@
 /* Attention of the reference backend. */
+#include "tests/unit/check_unit.h"
 #include "tests/unit/ref_case.h"
 
 #include <math.h>
@@ -312,8 +313,6 @@ int main(void)
 {
     Suite *suite = suite_create("ref attention");
     TCase *tc = tcase_create("all");
-    SRunner *runner;
-    int failed;
 
     tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, attention_is_its_definition, 0, CASES);
@@ -324,9 +323,5 @@ int main(void)
     tcase_add_loop_test(tc, cache_gives_the_same_outputs, 0, 2);
     tcase_add_test(tc, nan_is_not_hidden);
     suite_add_tcase(suite, tc);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return check_unit(suite);
 }

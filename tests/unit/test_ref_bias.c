@@ -1,4 +1,5 @@
 /* The bias of the reference backend and its gradient. */
+#include "tests/unit/check_unit.h"
 #include "tests/unit/ref_case.h"
 
 #include <stdlib.h>
@@ -117,8 +118,6 @@ int main(void)
 {
     Suite *suite = suite_create("ref bias");
     TCase *tc = tcase_create("all");
-    SRunner *runner;
-    int failed;
 
     tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, bias_is_added_to_every_row, 0, 2);
@@ -126,9 +125,5 @@ int main(void)
     tcase_add_test(tc, bias_backward_agrees_with_differences);
     tcase_add_test(tc, bias_backward_joins_in_sample_order);
     suite_add_tcase(suite, tc);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return check_unit(suite);
 }

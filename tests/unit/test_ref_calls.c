@@ -3,6 +3,7 @@
 #include "ref/calls.h"
 #include "ref/ref.h"
 #include "ref/rows.h"
+#include "tests/unit/check_unit.h"
 #include "tests/unit/ref_case.h"
 
 #include <stdlib.h>
@@ -165,8 +166,6 @@ int main(void)
 {
     Suite *suite = suite_create("ref calls");
     TCase *tc = tcase_create("all");
-    SRunner *runner;
-    int failed;
 
     tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, a_yes_holds_for_other_numbers, 0, SHAPES);
@@ -175,9 +174,5 @@ int main(void)
     tcase_add_loop_test(tc, products_keep_their_bits, 0, 3);
     tcase_add_test(tc, divisors_leave_tasks);
     suite_add_tcase(suite, tc);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return check_unit(suite);
 }

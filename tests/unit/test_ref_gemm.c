@@ -1,5 +1,6 @@
 /* Matrix products of the reference backend: against a triple loop, and the same bits however
  * grains and sequences are dealt. */
+#include "tests/unit/check_unit.h"
 #include "tests/unit/ref_case.h"
 
 #include <math.h>
@@ -268,8 +269,6 @@ int main(void)
 {
     Suite *suite = suite_create("ref gemm");
     TCase *tc = tcase_create("all");
-    SRunner *runner;
-    int failed;
 
     tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, product_is_its_definition, 0, EXTRAS);
@@ -277,9 +276,5 @@ int main(void)
     tcase_add_loop_test(tc, cut_of_n_and_batch_keeps_bits, 0, 2);
     tcase_add_test(tc, groups_equal_single_products);
     suite_add_tcase(suite, tc);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return check_unit(suite);
 }

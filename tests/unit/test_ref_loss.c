@@ -1,4 +1,5 @@
 /* Embedding and cross entropy of the reference backend. */
+#include "tests/unit/check_unit.h"
 #include "tests/unit/ref_case.h"
 
 #include <math.h>
@@ -213,8 +214,6 @@ int main(void)
 {
     Suite *suite = suite_create("ref loss and embedding");
     TCase *tc = tcase_create("all");
-    SRunner *runner;
-    int failed;
 
     tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, loss_is_its_definition, 0, 2);
@@ -225,9 +224,5 @@ int main(void)
     tcase_add_test(tc, bf16_logits_give_rounded_gradients);
     tcase_add_loop_test(tc, embedding_reads_its_rows, 0, 4);
     suite_add_tcase(suite, tc);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return check_unit(suite);
 }

@@ -1,4 +1,5 @@
 /* Conversions, rearrangements and sums over parts of the reference backend. */
+#include "tests/unit/check_unit.h"
 #include "tests/unit/ref_case.h"
 
 #include <math.h>
@@ -174,8 +175,6 @@ int main(void)
 {
     Suite *suite = suite_create("ref conversions");
     TCase *tc = tcase_create("all");
-    SRunner *runner;
-    int failed;
 
     tcase_set_timeout(tc, 120);
     tcase_add_test(tc, bf16_codes_survive_conversion);
@@ -184,9 +183,5 @@ int main(void)
     tcase_add_loop_test(tc, columns_join_and_split, 0, 2);
     tcase_add_loop_test(tc, sum_over_parts_is_the_tree, 0, 2);
     suite_add_tcase(suite, tc);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return check_unit(suite);
 }

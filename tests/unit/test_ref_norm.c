@@ -1,4 +1,5 @@
 /* Norms and latents of the reference backend. */
+#include "tests/unit/check_unit.h"
 #include "tests/unit/ref_case.h"
 
 #include <math.h>
@@ -354,8 +355,6 @@ int main(void)
 {
     Suite *suite = suite_create("ref norms");
     TCase *tc = tcase_create("all");
-    SRunner *runner;
-    int failed;
 
     tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, norm_is_its_definition, 0, 2);
@@ -369,9 +368,5 @@ int main(void)
     tcase_add_loop_test(tc, recomputed_activation_has_the_same_bits, 0, 2);
     tcase_add_test(tc, bf16_norm_rounds_once);
     suite_add_tcase(suite, tc);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return check_unit(suite);
 }

@@ -1,4 +1,5 @@
 /* Grad norm, clipping and AdamW of the reference backend. */
+#include "tests/unit/check_unit.h"
 #include "tests/unit/ref_case.h"
 
 #include <math.h>
@@ -232,8 +233,6 @@ int main(void)
 {
     Suite *suite = suite_create("ref optimiser");
     TCase *tc = tcase_create("all");
-    SRunner *runner;
-    int failed;
 
     tcase_set_timeout(tc, 120);
     tcase_add_test(tc, sumsq_is_a_table_by_grain);
@@ -242,9 +241,5 @@ int main(void)
     tcase_add_loop_test(tc, adamw_is_its_definition, 0, 4);
     tcase_add_test(tc, scale_zero_changes_nothing);
     suite_add_tcase(suite, tc);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return check_unit(suite);
 }

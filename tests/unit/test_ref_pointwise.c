@@ -1,4 +1,5 @@
 /* Elementwise operations of the reference backend. */
+#include "tests/unit/check_unit.h"
 #include "tests/unit/ref_case.h"
 
 #include <math.h>
@@ -226,8 +227,6 @@ int main(void)
 {
     Suite *suite = suite_create("ref elementwise");
     TCase *tc = tcase_create("all");
-    SRunner *runner;
-    int failed;
 
     tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, swiglu_backward_agrees_with_differences, 0, 2);
@@ -238,9 +237,5 @@ int main(void)
     tcase_add_test(tc, rope_backward_agrees_with_differences);
     tcase_add_test(tc, rope_of_bf16_rounds_once);
     suite_add_tcase(suite, tc);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return check_unit(suite);
 }

@@ -2,6 +2,7 @@
  * out, whichever vector instructions the processor has. */
 #include "ref/rows.h"
 #include "ref/vmath.h"
+#include "tests/unit/check_unit.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -160,8 +161,6 @@ int main(void)
 {
     Suite *suite = suite_create("ref rows");
     TCase *tc = tcase_create("all");
-    SRunner *runner;
-    int failed;
 
     tcase_set_timeout(tc, 300);
     tcase_add_test(tc, exp_is_within_1_5_units);
@@ -170,9 +169,5 @@ int main(void)
     tcase_add_test(tc, products_are_not_contracted);
     tcase_add_test(tc, largest_of_a_row);
     suite_add_tcase(suite, tc);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return check_unit(suite);
 }

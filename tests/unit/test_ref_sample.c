@@ -1,5 +1,6 @@
 /* Gradients that are sums over samples: against their definition, and the same bits however the
  * batch is dealt to micro-batches, columns to ranks, work to threads. */
+#include "tests/unit/check_unit.h"
 #include "tests/unit/ref_case.h"
 
 #include <stdlib.h>
@@ -324,8 +325,6 @@ int main(void)
 {
     Suite *suite = suite_create("ref sums over samples");
     TCase *tc = tcase_create("all");
-    SRunner *runner;
-    int failed;
 
     tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, micro_batches_keep_bits, 0, KINDS);
@@ -336,9 +335,5 @@ int main(void)
     tcase_add_test(tc, negative_zero_never_appears);
     tcase_add_test(tc, bf16_operands_are_read_exactly);
     suite_add_tcase(suite, tc);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return check_unit(suite);
 }

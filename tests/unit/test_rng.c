@@ -2,6 +2,7 @@
 #include "common/base/elementary.h"
 #include "common/base/hash.h"
 #include "common/base/rng.h"
+#include "tests/unit/check_unit.h"
 
 #include <check.h>
 #include <math.h>
@@ -302,8 +303,6 @@ int main(void)
 {
     Suite *suite = suite_create("rng");
     TCase *tests = tcase_create("rng");
-    SRunner *runner;
-    int failed;
 
     tcase_add_test(tests, test_philox_vectors);
     tcase_add_test(tests, test_key_and_lane);
@@ -318,9 +317,5 @@ int main(void)
     tcase_add_test(tests, test_sincos);
     tcase_add_test(tests, test_hash);
     suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return check_unit(suite);
 }

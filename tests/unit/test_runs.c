@@ -3,6 +3,7 @@
 #include "common/base/rng.h"
 #include "common/model/runs.h"
 #include "common/train/step.h"
+#include "tests/unit/check_unit.h"
 #include "tests/unit/tiny_model.h"
 
 #include <check.h>
@@ -336,8 +337,6 @@ int main(void)
 {
     Suite *suite = suite_create("runs");
     TCase *tc = tcase_create("all");
-    SRunner *runner;
-    int failed;
 
     tcase_add_test(tc, no_deal_is_better);
     tcase_add_loop_test(tc, costs_are_what_a_rehearsal_finds, 0, SHAPES);
@@ -346,9 +345,5 @@ int main(void)
     tcase_add_test(tc, memory_is_a_limit);
     tcase_add_test(tc, a_list_of_blocks_is_taken_or_refused);
     suite_add_tcase(suite, tc);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return check_unit(suite);
 }

@@ -1,5 +1,6 @@
 /* Reading safetensors files: the stored cases, and damage. */
 #include "common/checkpoint/safetensors.h"
+#include "tests/unit/check_unit.h"
 #include "tests/unit/temp_folder.h"
 
 #include <check.h>
@@ -249,8 +250,6 @@ int main(void)
 {
     Suite *suite = suite_create("safetensors");
     TCase *c = tcase_create("safetensors");
-    SRunner *runner = srunner_create(suite);
-    int failed;
 
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_set_timeout(c, 60);
@@ -261,8 +260,5 @@ int main(void)
     tcase_add_test(c, test_deep);
     tcase_add_test(c, test_message);
     tcase_add_test(c, test_unaligned);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return check_unit(suite);
 }

@@ -1,5 +1,6 @@
 /* Writing safetensors files, values that come back, and what a full disk leaves. */
 #include "common/checkpoint/safetensors.h"
+#include "tests/unit/check_unit.h"
 #include "tests/unit/temp_folder.h"
 
 #include <check.h>
@@ -204,8 +205,6 @@ int main(void)
 {
     Suite *suite = suite_create("safetensors_write");
     TCase *c = tcase_create("safetensors_write");
-    SRunner *runner = srunner_create(suite);
-    int failed;
 
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_set_timeout(c, 60);
@@ -215,8 +214,5 @@ int main(void)
     tcase_add_test(c, test_unfinished);
     tcase_add_test(c, test_no_folder);
     tcase_add_test(c, test_full_disk);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return check_unit(suite);
 }

@@ -1,5 +1,6 @@
 /* Shares of a batch, plans of micro-batches, and the slots that partial sums wait in. */
 #include "common/tensor/sample_plan.h"
+#include "tests/unit/check_unit.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -162,8 +163,6 @@ int main(void)
 {
     Suite *suite = suite_create("sample plan");
     TCase *tc = tcase_create("all");
-    SRunner *runner;
-    int failed;
 
     tcase_add_test(tc, shares_cover_the_batch_in_order);
     tcase_add_test(tc, shares_of_a_power_of_two_are_nodes);
@@ -171,9 +170,5 @@ int main(void)
     tcase_add_test(tc, slots_stay_few);
     tcase_add_test(tc, inexact_plans_add_to_slot_0);
     suite_add_tcase(suite, tc);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return check_unit(suite);
 }

@@ -1,5 +1,6 @@
 /* Choice of a token from logits. */
 #include "common/train/sampler.h"
+#include "tests/unit/check_unit.h"
 
 #include <check.h>
 #include <math.h>
@@ -193,8 +194,6 @@ int main(void)
 {
     Suite *suite = suite_create("sampler");
     TCase *tests = tcase_create("sampler");
-    SRunner *runner;
-    int failed;
 
     tcase_add_test(tests, test_greedy);
     tcase_add_test(tests, test_temperature);
@@ -205,9 +204,5 @@ int main(void)
     tcase_add_test(tests, test_extremes);
     tcase_add_test(tests, test_refused);
     suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return check_unit(suite);
 }

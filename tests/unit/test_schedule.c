@@ -2,6 +2,7 @@
  * activations and bubbles are those of the formulas. */
 #include "common/parallel/schedule_order.h"
 #include "common/parallel/schedule_play.h"
+#include "tests/unit/check_unit.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -293,8 +294,6 @@ int main(void)
 {
     Suite *s = suite_create("schedule");
     TCase *tc = tcase_create("orders");
-    SRunner *runner;
-    int failed;
 
     tcase_add_test(tc, each_micro_batch_passes_once_and_in_order);
     tcase_add_test(tc, messages_stand_beside_their_pass);
@@ -306,9 +305,5 @@ int main(void)
     tcase_add_test(tc, impossible_shapes_are_refused);
     tcase_add_test(tc, a_chart_shows_every_pass);
     suite_add_tcase(s, tc);
-    runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return check_unit(s);
 }

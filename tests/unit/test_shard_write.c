@@ -1,6 +1,7 @@
 /* What the program writes is what other programs would have written, whole or not at all. */
 #include "common/data/shard_write.h"
 
+#include "tests/unit/check_unit.h"
 #include "tests/unit/shard_files.h"
 #include "tests/unit/temp_folder.h"
 
@@ -257,11 +258,5 @@ static Suite *suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(suite());
-    int failed;
-
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return check_unit(suite());
 }

@@ -2,6 +2,7 @@
 #include "common/base/hash.h"
 #include "common/checkpoint/source.h"
 #include "common/checkpoint/weights.h"
+#include "tests/unit/check_unit.h"
 #include "tests/unit/temp_folder.h"
 
 #include <check.h>
@@ -299,8 +300,6 @@ int main(void)
 {
     Suite *suite = suite_create("source");
     TCase *c = tcase_create("source");
-    SRunner *runner = srunner_create(suite);
-    int failed;
 
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_set_timeout(c, 120);
@@ -310,8 +309,5 @@ int main(void)
     tcase_add_test(c, test_llama2c_refused);
     tcase_add_test(c, test_cola);
     tcase_add_test(c, test_index);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return check_unit(suite);
 }

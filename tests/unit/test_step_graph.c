@@ -4,6 +4,7 @@
 #include "common/backend/record.h"
 #include "common/backend/trace.h"
 #include "common/train/step.h"
+#include "tests/unit/check_unit.h"
 #include "tests/unit/tiny_model.h"
 
 #include <check.h>
@@ -305,8 +306,6 @@ int main(void)
 {
     Suite *suite = suite_create("step graph");
     TCase *tc = tcase_create("all");
-    SRunner *runner;
-    int failed;
 
     tcase_add_test(tc, recorded_once);
     tcase_add_test(tc, never_without_the_key);
@@ -317,9 +316,5 @@ int main(void)
     tcase_add_test(tc, failure_while_recording);
     tcase_add_test(tc, no_such_slot);
     suite_add_tcase(suite, tc);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return check_unit(suite);
 }

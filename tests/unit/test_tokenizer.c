@@ -2,6 +2,7 @@
 #include "common/base/rng.h"
 #include "common/base/utf8.h"
 #include "common/tokenizer/decoder.h"
+#include "tests/unit/check_unit.h"
 
 #include <check.h>
 #include <string.h>
@@ -204,8 +205,6 @@ int main(void)
 {
     Suite *suite = suite_create("tokenizer");
     TCase *tests = tcase_create("tokenizer");
-    SRunner *runner;
-    int failed;
 
     tcase_set_timeout(tests, 0);
     tcase_add_test(tests, test_utf8_short);
@@ -217,9 +216,5 @@ int main(void)
     tcase_add_test(tests, test_names);
     tcase_add_test(tests, test_refused);
     suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return check_unit(suite);
 }

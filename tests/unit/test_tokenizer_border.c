@@ -1,4 +1,5 @@
 /* Places where long texts are cut: the parts, encoded one by one, have the ids of the whole. */
+#include "tests/unit/check_unit.h"
 #include "tests/unit/stored_tokenizer.h"
 #include "tests/unit/temp_folder.h"
 
@@ -230,11 +231,5 @@ static Suite *suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(suite());
-    int failed;
-
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return check_unit(suite());
 }

@@ -1,6 +1,7 @@
 /* Tokenizer files that are wrong, cut off or not supported; small ones made up for a single
  * property; threads; and a very long word. */
 #include "common/base/rng.h"
+#include "tests/unit/check_unit.h"
 #include "tests/unit/stored_tokenizer.h"
 #include "tests/unit/temp_folder.h"
 
@@ -367,8 +368,6 @@ int main(void)
 {
     Suite *suite = suite_create("tokenizer_files");
     TCase *tests = tcase_create("tokenizer_files");
-    SRunner *runner;
-    int failed;
 
     tcase_set_timeout(tests, 0);
     tcase_add_checked_fixture(tests, setup, teardown);
@@ -382,9 +381,5 @@ int main(void)
     tcase_add_loop_test(tests, test_long_word, 0, 2);
     tcase_add_loop_test(tests, test_any_bytes, 0, 3);
     suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return check_unit(suite);
 }

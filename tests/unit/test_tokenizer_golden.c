@@ -1,6 +1,7 @@
 /* Tokenizers of other programs against what those programs made of the same text: all strings of
  * tests/data/tokenizers, and whole texts. */
 #include "common/tokenizer/hf_write.h"
+#include "tests/unit/check_unit.h"
 #include "tests/unit/stored_tokenizer.h"
 #include "tests/unit/temp_folder.h"
 
@@ -284,8 +285,6 @@ int main(void)
 {
     Suite *suite = suite_create("tokenizer_golden");
     TCase *tests = tcase_create("tokenizer_golden");
-    SRunner *runner;
-    int failed;
 
     tcase_set_timeout(tests, 0);
     tcase_add_checked_fixture(tests, setup, teardown);
@@ -295,9 +294,5 @@ int main(void)
     tcase_add_loop_test(tests, test_special, 0, STORIES); /* there are none for the last two */
     tcase_add_loop_test(tests, test_texts, 0, ROWS);
     suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return check_unit(suite);
 }

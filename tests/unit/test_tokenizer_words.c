@@ -6,6 +6,7 @@
 #include "common/tokenizer/edit.h"
 #include "common/tokenizer/pattern.h"
 #include "common/tokenizer/scan.h"
+#include "tests/unit/check_unit.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -351,8 +352,6 @@ int main(void)
 {
     Suite *suite = suite_create("tokenizer_words");
     TCase *tests = tcase_create("tokenizer_words");
-    SRunner *runner;
-    int failed;
 
     tcase_set_timeout(tests, 0);
     tcase_add_test(tests, test_classes);
@@ -363,9 +362,5 @@ int main(void)
     tcase_add_test(tests, test_spaces);
     tcase_add_test(tests, test_added);
     suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return check_unit(suite);
 }

@@ -1,6 +1,7 @@
 /* What messages cost, from spans whose moments are given: under way, exposed, by purpose. */
 #include "common/backend/record.h"
 #include "common/backend/trace.h"
+#include "tests/unit/check_unit.h"
 
 #include <check.h>
 #include <math.h>
@@ -156,16 +157,10 @@ int main(void)
 {
     Suite *s = suite_create("trace_sum");
     TCase *tc = tcase_create("trace_sum");
-    SRunner *runner;
-    int failed;
 
     tcase_add_test(tc, hidden_and_exposed);
     tcase_add_test(tc, one_after_another);
     tcase_add_test(tc, a_torn_profile_is_refused);
     suite_add_tcase(s, tc);
-    runner = srunner_create(s);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return check_unit(s);
 }

@@ -1,6 +1,7 @@
 /* Weights as a folder: the same bits come back, in any layout; what does not fit is refused. */
 #include "common/checkpoint/safetensors.h"
 #include "common/checkpoint/weights.h"
+#include "tests/unit/check_unit.h"
 #include "tests/unit/temp_folder.h"
 #include "tests/unit/tiny_model.h"
 
@@ -320,8 +321,6 @@ int main(void)
 {
     Suite *suite = suite_create("weights");
     TCase *c = tcase_create("weights");
-    SRunner *runner = srunner_create(suite);
-    int failed;
 
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_set_timeout(c, 60);
@@ -336,8 +335,5 @@ int main(void)
     tcase_add_test(c, test_tensors_refused);
     tcase_add_test(c, test_missing);
     tcase_add_test(c, test_other_model);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return check_unit(suite);
 }
