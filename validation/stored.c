@@ -1,5 +1,7 @@
 #include "validation/stored.h"
 
+#include "common/parallel/head.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,7 +130,8 @@ static enum status micro_logits(struct session *s, struct tensor *logits, int64_
 
     mb.tokens = tensor_rows(&s->step.tokens, first, logits->rows, (int32_t)mb.samples);
     TRY(stage_forward(stage, &mb, 0));
-    return stage->env.strategy->logits(&stage->env.tp, &s->step.model.ends, &stage->x_end, logits);
+    return head_logits(stage->env.strategy, &stage->env.tp, &s->step.model.ends, &stage->x_end,
+                       logits);
 }
 
 enum status stored_logits(struct session *s, double *out, const int64_t *token, int n)

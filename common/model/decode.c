@@ -1,5 +1,7 @@
 #include "common/model/decode.h"
 
+#include "common/parallel/head.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -171,7 +173,7 @@ static enum status run_head(struct decode *d, const struct tensor *x, int64_t n)
     struct block_env *env = &d->stage.env;
     struct tensor last = tensor_rows(x, n - 1, 1, 1);
 
-    TRY(env->strategy->logits(&env->tp, &d->stage.model->ends, &last, &d->logits_l));
+    TRY(head_logits(env->strategy, &env->tp, &d->stage.model->ends, &last, &d->logits_l));
     if (env->tp.tp->size == 1)
         return ST_OK;
     ledger_for(env->tp.ledger, LEDGER_HEAD);

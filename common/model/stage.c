@@ -1,6 +1,7 @@
 #include "common/model/stage.h"
 
 #include "common/backend/planted.h"
+#include "common/parallel/head.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -189,7 +190,7 @@ static enum status run_chunk(struct stage *s, const struct micro_batch *mb, int6
     if (scale != 0.0)
         dx = tensor_rows(&s->dx, row, rows, samples);
     s->env.tp.samples = samples;
-    return s->env.strategy->head(&s->env.tp, &s->model->ends, &s->model->dends, &io);
+    return head_run(s->env.strategy, &s->env.tp, &s->model->ends, &s->model->dends, &io);
 }
 
 /* Chunk after chunk, each from the norm to the gradient of the stream, so that one chunk's logits

@@ -327,6 +327,6 @@ const struct tp_strategy btp_strategy = {
     .out_backward = out_backward,
     .embed_forward = btp_embed_forward,
     .embed_backward = btp_embed_backward,
-    .head = btp_head,
-    .logits = btp_logits,
+    .head_input = btp_head_input,
+    .head_input_backward = btp_head_input_backward,
 };

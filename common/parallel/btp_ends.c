@@ -49,8 +49,8 @@ enum status btp_embed_backward(struct tp_env *env, struct ends *dw, const struct
 }
 
 /* h [M, d] on every rank: norm of the shard with the whole statistic s, then an all-gather. */
-static enum status head_input(struct tp_env *env, const struct ends *w, const struct tensor *x,
-                              struct tensor *h, struct tensor *s)
+enum status btp_head_input(struct tp_env *env, const struct ends *w, const struct tensor *x,
+                           struct tensor *h, struct tensor *s)
 {
     int64_t m = x->rows;
     int p = env->tp->size;
@@ -70,9 +70,9 @@ static enum status head_input(struct tp_env *env, const struct ends *w, const st
 
 /* dx = gradient through the final norm, from dh [M, d], this rank's partial sum: reduce-scatter,
  * then one number a token for the norm. The queued weight gradient runs under the first. */
-static enum status head_input_backward(struct tp_env *env, const struct ends *w, struct ends *dw,
-                                       const struct head_io *io, const struct tensor *dh,
-                                       const struct tensor *s)
+enum status btp_head_input_backward(struct tp_env *env, const struct ends *w, struct ends *dw,
+                                    const struct head_io *io, struct tensor *dh,
+                                    const struct tensor *s)
 {
     int64_t m = dh->rows;
     struct tensor parts, sum = *dh, t, c, coef;
@@ -96,43 +96,4 @@ static enum status head_input_backward(struct tp_env *env, const struct ends *w,
     TRY(op_rms_coef(env->dev, &coef, &c, s, env->norm));
     g = (struct rms_grad){.dx = *io->dx, .dgain = dw->gain, .t = t, .x = *io->x, .gain = w->gain};
     return op_rms_backward(env->dev, &g, &coef, env->plan);
-}
-
-enum status btp_head(struct tp_env *env, const struct ends *w, struct ends *dw,
-                     const struct head_io *io)
-{
-    size_t mark = arena_mark(env->scratch);
-    int64_t m = io->x->rows;
-    struct tensor h, s, dh;
-
-    TRY(scratch_tokens(env, &h, env->act, m, w->head.cols, 1));
-    TRY(scratch_tokens(env, &s, env->dev->wide, m, 1, 1));
-    if (io->scale != 0.0)
-        TRY(scratch_tokens(env, &dh, env->payload, m, w->head.cols, 1));
-    TRY(head_input(env, w, io->x, &h, &s));
-    TRY(head_loss(env, w, dw, &h, io, &dh));
-    if (io->scale != 0.0) {
-        TRY(device_zero(env->dev, io->dx->data,
-                        (size_t)tensor_count(io->dx) * dtype_size(io->dx->dtype)));
-        TRY(head_input_backward(env, w, dw, io, &dh, &s));
-    }
-    arena_release(env->scratch, mark);
-    return ST_OK;
-}
-
-enum status btp_logits(struct tp_env *env, const struct ends *w, const struct tensor *x,
-                       struct tensor *out)
-{
-    size_t mark = arena_mark(env->scratch);
-    struct tensor h, s;
-    struct gemm g;
-
-    TRY(scratch_tokens(env, &h, env->act, x->rows, w->head.cols, 1));
-    TRY(scratch_tokens(env, &s, env->dev->wide, x->rows, 1, 1));
-    TRY(head_input(env, w, x, &h, &s));
-    g = (struct gemm){.y = *out, .a = h, .b = w->head, .kind = GEMM_NT};
-    g.b.col_grains = 1;
-    TRY(op_gemm(env->dev, &g, 1));
-    arena_release(env->scratch, mark);
-    return ST_OK;
 }

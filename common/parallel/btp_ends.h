@@ -13,13 +13,13 @@ enum status btp_embed_forward(struct tp_env *env, const struct ends *w, struct t
 enum status btp_embed_backward(struct tp_env *env, struct ends *dw, const struct tensor *dx,
                                const struct tensor *tokens);
 
-/* Loss and gradient: an all-reduce of M (the final norm's statistic), an all-gather of M d, one of
- * 3 M p; backward a reduce-scatter of M d and an all-reduce of M. */
-enum status btp_head(struct tp_env *env, const struct ends *w, struct ends *dw,
-                     const struct head_io *io);
+/* Norm of the shard by the whole statistic: an all-reduce of M elements, an all-gather of M d. */
+enum status btp_head_input(struct tp_env *env, const struct ends *w, const struct tensor *x,
+                           struct tensor *h, struct tensor *s);
 
-/* out [M, V_l] = logits of the normalised stream: an all-reduce of M and an all-gather of M d. */
-enum status btp_logits(struct tp_env *env, const struct ends *w, const struct tensor *x,
-                       struct tensor *out);
+/* A reduce-scatter of M d elements, an all-reduce of M. */
+enum status btp_head_input_backward(struct tp_env *env, const struct ends *w, struct ends *dw,
+                                    const struct head_io *io, struct tensor *dh,
+                                    const struct tensor *s);
 
 #endif

@@ -140,6 +140,6 @@ const struct tp_strategy fullrank_strategy = {
     .out_backward = out_backward,
     .embed_forward = vocab_embed_forward,
     .embed_backward = vocab_embed_backward,
-    .head = vocab_head,
-    .logits = vocab_logits,
+    .head_input = vocab_head_input,
+    .head_input_backward = vocab_head_input_backward,
 };

@@ -4,7 +4,7 @@
  *   in      norm, then project the residual stream to heads or FFN units
  *   out     project heads or FFN units back and add them onto the residual stream
  *   embed   tokens to the stream
- *   head    stream to loss
+ *   head    the stream to the head's input; the head and the loss are head.c's
  * each forward and backward, and says how each parameter is cut.
  *
  * Sizes in comments: M tokens of this micro-batch, d model width, r rank of the bottleneck, n
@@ -103,8 +103,8 @@ struct ends {
     int64_t vocab; /* real entries of the vocabulary */
 };
 
-/* The head's operands. scale: gradient of the summed loss, 1 / valid targets of the global batch;
- * 0 computes the loss alone. */
+/* The operands of head and loss (head.h). scale: gradient of the summed loss, 1 / valid targets of
+ * the global batch; 0 computes the loss alone. */
 struct head_io {
     const struct tensor *x;       /* [M, stream]                       */
     const struct tensor *targets; /* [M, 1] i32, negative: ignored     */
@@ -157,11 +157,15 @@ struct tp_strategy {
                                  const struct tensor *tokens);
     enum status (*embed_backward)(struct tp_env *env, struct ends *dw, const struct tensor *dx,
                                   const struct tensor *tokens);
-    enum status (*head)(struct tp_env *env, const struct ends *w, struct ends *dw,
-                        const struct head_io *io);
-    /* logits [M, V_l] for generation. */
-    enum status (*logits)(struct tp_env *env, const struct ends *w, const struct tensor *x,
-                          struct tensor *logits);
+    /* h [M, d] = the final norm of the stream x [M, stream], on every rank whole; s [M, 1] its
+     * statistic. */
+    enum status (*head_input)(struct tp_env *env, const struct ends *w, const struct tensor *x,
+                              struct tensor *h, struct tensor *s);
+    /* io->dx, zeros, through that norm from dh [M, d], this rank's partial sum (changed); the
+     * queued weight gradient runs while dh travels. */
+    enum status (*head_input_backward)(struct tp_env *env, const struct ends *w, struct ends *dw,
+                                       const struct head_io *io, struct tensor *dh,
+                                       const struct tensor *s);
 };
 
 extern const struct tp_strategy btp_strategy;
@@ -189,13 +193,6 @@ enum status to_act(struct tp_env *env, struct tensor *t, const struct tensor *pa
 
 /* Forward purposes become LEDGER_TP_RECOMPUTE while env->recomputing. */
 enum ledger_purpose forward_purpose(const struct tp_env *env, enum ledger_purpose p);
-
-/* The vocabulary-parallel part that all heads share: from the normalised stream h [M, d] to loss
- * and, unless io->scale is 0, dh [M, d] (this rank's partial sum). Takes the logits [M, V_l] from
- * scratch and queues the head's weight gradient on them: the caller runs the queue while dh
- * travels, then releases scratch. One all-gather of three numbers a token. */
-enum status head_loss(struct tp_env *env, const struct ends *w, struct ends *dw,
-                      const struct tensor *h, const struct head_io *io, struct tensor *dh);
 
 /* act(z) in forward: z itself without an activation, else a->act where it is kept, else a tensor
  * from scratch; computed when `fill` is set (an op that makes z may fill it instead). [M, n r] */

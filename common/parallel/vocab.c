@@ -18,11 +18,15 @@ enum status vocab_embed_backward(struct tp_env *env, struct ends *dw, const stru
                              env->plan);
 }
 
-/* dx through the final norm from dh, this rank's partial sum: one all-reduce, under which the
- * queued weight gradient runs. */
-static enum status norm_backward(struct tp_env *env, const struct ends *w, struct ends *dw,
-                                 const struct head_io *io, struct tensor *dh,
-                                 const struct tensor *s)
+enum status vocab_head_input(struct tp_env *env, const struct ends *w, const struct tensor *x,
+                             struct tensor *h, struct tensor *s)
+{
+    return op_rms_norm(env->dev, h, s, x, &w->gain, env->norm);
+}
+
+enum status vocab_head_input_backward(struct tp_env *env, const struct ends *w, struct ends *dw,
+                                      const struct head_io *io, struct tensor *dh,
+                                      const struct tensor *s)
 {
     struct rms_grad g;
     struct tensor t;
@@ -33,44 +37,6 @@ static enum status norm_backward(struct tp_env *env, const struct ends *w, struc
     TRY(to_act(env, &t, dh));
     g = (struct rms_grad){.dx = *io->dx, .dgain = dw->gain, .t = t, .x = *io->x, .gain = w->gain};
     return op_rms_norm_backward(env->dev, &g, s, env->norm, env->plan);
-}
-
-enum status vocab_head(struct tp_env *env, const struct ends *w, struct ends *dw,
-                       const struct head_io *io)
-{
-    size_t mark = arena_mark(env->scratch);
-    int64_t m = io->x->rows;
-    struct tensor h, s, dh;
-
-    TRY(scratch_tokens(env, &h, env->act, m, w->head.cols, 1));
-    TRY(scratch_tokens(env, &s, env->dev->wide, m, 1, 1));
-    if (io->scale != 0.0)
-        TRY(scratch_tokens(env, &dh, env->payload, m, w->head.cols, 1));
-    TRY(op_rms_norm(env->dev, &h, &s, io->x, &w->gain, env->norm));
-    TRY(head_loss(env, w, dw, &h, io, &dh));
-    if (io->scale != 0.0) {
-        TRY(device_zero(env->dev, io->dx->data,
-                        (size_t)tensor_count(io->dx) * dtype_size(io->dx->dtype)));
-        TRY(norm_backward(env, w, dw, io, &dh, &s));
-    }
-    arena_release(env->scratch, mark);
-    return ST_OK;
-}
-
-enum status vocab_logits(struct tp_env *env, const struct ends *w, const struct tensor *x,
-                         struct tensor *logits)
-{
-    size_t mark = arena_mark(env->scratch);
-    struct tensor h, s;
-    struct gemm g;
-
-    TRY(scratch_tokens(env, &h, env->act, x->rows, w->head.cols, 1));
-    TRY(scratch_tokens(env, &s, env->dev->wide, x->rows, 1, 1));
-    TRY(op_rms_norm(env->dev, &h, &s, x, &w->gain, env->norm));
-    g = (struct gemm){.y = *logits, .a = h, .b = w->head, .kind = GEMM_NT};
-    TRY(op_gemm(env->dev, &g, 1));
-    arena_release(env->scratch, mark);
-    return ST_OK;
 }
 
 enum cut vocab_cut_of(enum param_role role)

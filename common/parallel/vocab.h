@@ -14,13 +14,14 @@ enum status vocab_embed_forward(struct tp_env *env, const struct ends *w, struct
 enum status vocab_embed_backward(struct tp_env *env, struct ends *dw, const struct tensor *dx,
                                  const struct tensor *tokens);
 
-/* Loss and gradient: an all-gather of 3 M elements a rank, an all-reduce of M d. */
-enum status vocab_head(struct tp_env *env, const struct ends *w, struct ends *dw,
-                       const struct head_io *io);
+/* The stream is whole: no communication. */
+enum status vocab_head_input(struct tp_env *env, const struct ends *w, const struct tensor *x,
+                             struct tensor *h, struct tensor *s);
 
-/* logits [M, V_l] of the normalised stream; no communication. */
-enum status vocab_logits(struct tp_env *env, const struct ends *w, const struct tensor *x,
-                         struct tensor *logits);
+/* An all-reduce of M d elements. */
+enum status vocab_head_input_backward(struct tp_env *env, const struct ends *w, struct ends *dw,
+                                      const struct head_io *io, struct tensor *dh,
+                                      const struct tensor *s);
 
 /* CUT_ROWS for the ends, CUT_NONE for gains. */
 enum cut vocab_cut_of(enum param_role role);
