@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-enum { WHAT_WIDTH = 82, TEXT_SIZE = 256 };
+enum { WHAT_WIDTH = 82, TEXT_SIZE = 512 };
 
 void report_open(struct report *r, FILE *out, const char *subject, const char *backend,
                  const char *kernel)
