@@ -9,10 +9,10 @@ struct arena arena_over(const char *name, void *base, size_t size)
 
 struct arena arena_plan(const char *name)
 {
-    return arena_plan_in(name, 0);
+    return arena_plan_in(name, ARENA_ALONE);
 }
 
-struct arena arena_plan_in(const char *name, int space)
+struct arena arena_plan_in(const char *name, enum arena_space space)
 {
     return (struct arena){.base = (char *)((uintptr_t)space << 44),
                           .size = SIZE_MAX / 2,

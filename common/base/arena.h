@@ -21,13 +21,22 @@ struct arena {
     const char *name; /* for messages: "weights", "scratch" */
 };
 
-enum { ARENA_SPACES = 8 }; /* of addresses that stand for no memory */
+/* Addresses that stand for no memory: of each arena of a step that is in use with the others. */
+enum arena_space {
+    ARENA_ALONE, /* an arena beside which nothing else is planned; activations */
+    ARENA_STATE,
+    ARENA_GRADIENTS,
+    ARENA_SCRATCH,
+    ARENA_BATCH,
+    ARENA_HALF_0, /* scratch of half-batches */
+    ARENA_HALF_1
+};
 
 /* An arena over [base, base + size), and one that only counts. Addresses of planning arenas of
- * different spaces, 0 to ARENA_SPACES - 1, do not meet below 2^44 bytes; arena_plan: space 0. */
+ * different spaces do not meet below 2^44 bytes; arena_plan: ARENA_ALONE. */
 struct arena arena_over(const char *name, void *base, size_t size);
 struct arena arena_plan(const char *name);
-struct arena arena_plan_in(const char *name, int space);
+struct arena arena_plan_in(const char *name, enum arena_space space);
 
 /* Carves bytes, aligned to ARENA_ALIGN, into *p. Errors: ST_ENOMEM when the plan was too small. */
 enum status arena_take(struct arena *a, void **p, size_t bytes);

@@ -69,6 +69,7 @@ static enum status run_leg(struct half *h, const struct halves_run *run, int leg
 static enum status open_half(struct half *h, const struct halves *halves,
                              const struct block_env *env, int64_t first, int64_t samples)
 {
+    enum arena_space space = first ? ARENA_HALF_1 : ARENA_HALF_0;
     struct arena *from = env->tp.scratch;
     void *p = NULL;
 
@@ -76,7 +77,7 @@ static enum status open_half(struct half *h, const struct halves *halves,
     h->first = first;
     h->samples = samples;
     h->env.tp.samples = (int32_t)samples;
-    h->scratch = arena_plan("scratch of a half-batch");
+    h->scratch = arena_plan_in("scratch of a half-batch", space);
     if (!from->planning) {
         TRY(arena_take(from, &p, halves->bytes));
         h->scratch = arena_over("scratch of a half-batch", p, halves->bytes);

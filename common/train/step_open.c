@@ -57,18 +57,14 @@ static enum status carve_batch(struct step *s)
     return ST_OK;
 }
 
-/* The space of addresses of a planning arena; activations have theirs in stage.c. */
-static int space_of(const struct step *s, const struct arena *a)
-{
-    return a == &s->state ? 1 : a == &s->grads ? 2 : a == &s->scratch ? 3 : 4;
-}
-
-static enum status arena_open(struct step *s, struct arena *a, const char *name, size_t bytes)
+/* space: of the addresses of a planning arena. */
+static enum status arena_open(struct step *s, struct arena *a, const char *name,
+                              enum arena_space space, size_t bytes)
 {
     void *p;
 
     if (s->planned) {
-        *a = arena_plan_in(name, space_of(s, a));
+        *a = arena_plan_in(name, space);
         return ST_OK;
     }
     TRY(device_alloc(s->at.dev, &p, bytes ? bytes : ARENA_ALIGN));
@@ -88,11 +84,11 @@ static enum status reserve_pipeline(struct step *s)
 
 static enum status arenas_open(struct step *s)
 {
-    TRY(arena_open(s, &s->state, "weights and optimiser", s->memory.state));
-    TRY(arena_open(s, &s->grads, "gradients", s->memory.grads));
-    TRY(arena_open(s, &s->acts, "activations", s->memory.acts));
-    TRY(arena_open(s, &s->scratch, "scratch", s->memory.scratch));
-    TRY(arena_open(s, &s->batch, "batch", s->memory.batch));
+    TRY(arena_open(s, &s->state, "weights and optimiser", ARENA_STATE, s->memory.state));
+    TRY(arena_open(s, &s->grads, "gradients", ARENA_GRADIENTS, s->memory.grads));
+    TRY(arena_open(s, &s->acts, "activations", ARENA_ALONE, s->memory.acts));
+    TRY(arena_open(s, &s->scratch, "scratch", ARENA_SCRATCH, s->memory.scratch));
+    TRY(arena_open(s, &s->batch, "batch", ARENA_BATCH, s->memory.batch));
     if (s->planned)
         return ST_OK;
     TRY(comm_reserve(s->at.tp, s->memory.tp_staging));
