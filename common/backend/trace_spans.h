@@ -1,4 +1,4 @@
-/* How the spans of a profile are read, by whoever writes them or adds them up. */
+/* How the spans of a profile are read, private to trace_write.c and trace_sum.c. */
 #ifndef COMMON_BACKEND_TRACE_SPANS_H
 #define COMMON_BACKEND_TRACE_SPANS_H
 

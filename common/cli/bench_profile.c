@@ -1,43 +1,29 @@
 /* What a rank's collectives take and how long its work waits for them, from a profile. */
 #include "common/backend/device.h"
-#include "common/backend/trace_spans.h"
+#include "common/backend/trace.h"
 #include "common/cli/bench.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-/* Adds seconds of a collective of communicator c, or of a wait for it. */
-static void count(struct bench_traffic *sum, const struct step_place *at, const struct comm *c,
-                  int wait, double seconds)
+static void add_rows(double *under_way, double *exposed, const struct trace_sum *s,
+                     enum ledger_purpose first, enum ledger_purpose last)
 {
-    double *to;
-
-    if (c == at->tp || c == at->second)
-        to = wait ? &sum->tp_wait : &sum->tp;
-    else if (c == at->dp)
-        to = wait ? &sum->dp_wait : &sum->dp;
-    else
-        to = wait ? &sum->pp_wait : &sum->pp;
-    *to += seconds;
+    *under_way = *exposed = 0.0;
+    for (int p = (int)first; p <= (int)last; p++) {
+        *under_way += s->row[p].under_way;
+        *exposed += s->row[p].exposed;
+    }
 }
 
-static enum status add_up(struct bench_traffic *sum, const struct step_place *at,
-                          const struct trace *t)
+/* By purpose, as the ledger counts bytes; the norm of the gradients is none of theirs. */
+static enum status add_up(struct bench_traffic *sum, const struct trace *t)
 {
-    double *moment, free_at[TRACE_TRACKS + 1] = {0};
+    struct trace_sum s;
 
-    memset(sum, 0, sizeof *sum);
-    TRY(trace_moments(&moment, t));
-    for (int64_t i = 0; i < t->spans; i++) {
-        const struct trace_span *s = &t->span[i];
-        double seconds = moment[s->end] - trace_begin(s, moment, free_at);
-
-        if (s->track > 0)
-            count(sum, at, t->comm[s->track - 1], 0, seconds);
-        else if (s->of > 0)
-            count(sum, at, t->comm[s->of - 1], 1, seconds);
-    }
-    free(moment);
+    TRY(trace_sum(&s, t));
+    add_rows(&sum->tp, &sum->tp_wait, &s, LEDGER_TP_FORWARD, LEDGER_HEAD);
+    add_rows(&sum->dp, &sum->dp_wait, &s, LEDGER_DP, LEDGER_ZERO);
+    add_rows(&sum->pp, &sum->pp_wait, &s, LEDGER_PP, LEDGER_PP);
     return ST_OK;
 }
 
@@ -53,7 +39,7 @@ static enum status profiled(struct bench *b, struct bench_case *c,
     if (st == ST_OK)
         st = device_sync(c->place.at.dev);
     if (st == ST_OK)
-        st = add_up(sum, &c->place.at, t);
+        st = add_up(sum, t);
     trace_stop(t);
     return st;
 }
