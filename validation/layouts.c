@@ -50,7 +50,7 @@ static const char *const manners[] = {
     "parallel.recompute=block",
 };
 /* What CI runs of them. */
-static const int quick_manner[] = {2, 5, 6};
+static const int quick_manner[] = {0, 2, 5, 6};
 static const char *const bottleneck = "parallel.tp=2 parallel.dp=1 parallel.recompute=bottleneck";
 
 /* The base run of a subject, and where rows go. */
