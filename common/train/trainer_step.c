@@ -38,7 +38,9 @@ void trainer_steps_close(struct trainer *t)
 
 /* ---- what is told ---- */
 
-/* A skipped update is said aloud and counted; too many in a row end the run. */
+/* A skipped update is said aloud and counted; too many in a row end the run. All ranks have the
+ * same results and meet before any of them fails: one that is a little ahead would take the others
+ * out of their reading, and rank 0 would lack records of steps before. */
 static enum status check_finite(struct trainer *t, const struct step_result *r, int64_t step)
 {
     if (isfinite(r->grad_norm) && isfinite(r->loss)) {
@@ -50,6 +52,7 @@ static enum status check_finite(struct trainer *t, const struct step_result *r, 
              (long long)step, r->loss, r->grad_norm, t->skips, TRAINER_MAX_SKIPS);
     if (t->skips < TRAINER_MAX_SKIPS)
         return ST_OK;
+    TRY(host_barrier(t->job));
     return fail(ST_ENUMERIC,
                 "%d updates in a row had a loss or gradient that is not finite, the last at step "
                 "%lld; lower train.lr (%g) or start again from weights that are finite",
