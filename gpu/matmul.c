@@ -2,38 +2,11 @@
 
 #include "common/base/log.h"
 #include "gpu/comm.h"
-#include "gpu/probe.h"
+#include "gpu/matmul_plan.h"
 
 #include <cublasLt.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Where the added matrix of a product comes from. */
-enum added { ADDED_NONE, ADDED_OUTPUT, ADDED_OTHER };
-
-/* All that an algorithm's fitness depends on; compared byte by byte, so filled over zeros. */
-struct key {
-    int64_t m, n, k, y_stride, a_stride, b_stride, c_stride;
-    int64_t batch, y_step, a_step, b_step, c_step;
-    int32_t type, y_type, a_turned, b_turned, added;
-    int32_t y_align, a_align, b_align, c_align, spare;
-};
-
-struct plan {
-    struct key key;
-    int used;
-    cublasLtMatmulDescOpaque_t desc;
-    cublasLtMatrixLayoutOpaque_t a, b, c, y;
-    cublasLtMatmulAlgo_t algo;
-};
-
-struct gpu_matmul {
-    cublasLtHandle_t lt;
-    void *workspace;
-    cudaEvent_t start, stop; /* for timing candidates */
-    int count;
-    struct plan plan[GPU_MATMUL_PLANS]; /* open addressing */
-};
 
 static enum status check(cublasStatus_t st, const char *what)
 {
@@ -81,9 +54,9 @@ static int32_t alignment(const void *p, int64_t step, enum dtype type)
     return (int32_t)(bits & -bits);
 }
 
-static struct key key_of(const struct gpu_product *p)
+static struct matmul_key key_of(const struct gpu_product *p)
 {
-    struct key key;
+    struct matmul_key key;
 
     memset(&key, 0, sizeof key);
     key.m = p->m;
@@ -140,7 +113,7 @@ static enum status layout_batch(cublasLtMatrixLayoutOpaque_t *l, int64_t batch, 
 }
 
 /* The library computes y' = op(b)' op(a)': its first operand is b. */
-static enum status plan_describe(struct plan *plan, const struct key *k)
+static enum status plan_describe(struct matmul_plan *plan, const struct matmul_key *k)
 {
     cublasOperation_t first = k->b_turned ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t second = k->a_turned ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -163,7 +136,7 @@ static enum status plan_describe(struct plan *plan, const struct key *k)
     return layout_batch(&plan->y, k->batch, k->y_step);
 }
 
-static enum status prefer(cublasLtMatmulPreferenceOpaque_t *pref, const struct key *k)
+static enum status prefer(cublasLtMatmulPreferenceOpaque_t *pref, const struct matmul_key *k)
 {
     const uint64_t workspace = GPU_WORKSPACE;
     const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE; /* or none at all */
@@ -186,35 +159,23 @@ static enum status prefer(cublasLtMatmulPreferenceOpaque_t *pref, const struct k
     return ST_OK;
 }
 
-/* Pieces that an algorithm cuts K into. */
-static uint32_t pieces(const cublasLtMatmulAlgo_t *algo)
-{
-    uint32_t n = 1;
-    size_t written;
-
-    if (cublasLtMatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &n, sizeof n,
-                                             &written) != CUBLAS_STATUS_SUCCESS)
-        return 0;
-    return n > 1 ? n : 1;
-}
-
 /* The usable candidates, the heuristic's favourite first. */
-static enum status candidates(struct gpu_matmul *mm, struct plan *plan,
-                              cublasLtMatmulAlgo_t algo[GPU_CANDIDATES], int *n)
+static enum status candidates(struct gpu_matmul *mm, struct matmul_plan *plan,
+                              struct matmul_trial *t)
 {
     cublasLtMatmulPreferenceOpaque_t pref;
     cublasLtMatmulHeuristicResult_t result[GPU_CANDIDATES];
-    const struct key *k = &plan->key;
+    const struct matmul_key *k = &plan->key;
     int found = 0;
 
     TRY(prefer(&pref, k));
     LT_TRY(cublasLtMatmulAlgoGetHeuristic(mm->lt, &plan->desc, &plan->b, &plan->a, &plan->c,
                                           &plan->y, &pref, GPU_CANDIDATES, result, &found));
-    *n = 0;
+    t->n = 0;
     for (int i = 0; i < found; i++)
         if (result[i].state == CUBLAS_STATUS_SUCCESS && result[i].workspaceSize <= GPU_WORKSPACE)
-            algo[(*n)++] = result[i].algo;
-    if (*n == 0)
+            t->algo[t->n++] = result[i].algo;
+    if (t->n == 0)
         return fail(ST_EDEVICE,
                     "cuBLASLt offers no algorithm for y[%lld,%lld] = a b over %lld (%s to %s, "
                     "row strides y %lld, a %lld, b %lld)",
@@ -224,9 +185,9 @@ static enum status candidates(struct gpu_matmul *mm, struct plan *plan,
     return ST_OK;
 }
 
-/* One product with algo into y (p->y, or scratch of the same layout while tuning). */
-static enum status launch(struct gpu_device *dev, struct plan *plan, const struct gpu_product *p,
-                          const cublasLtMatmulAlgo_t *algo, void *y)
+enum status gpu_matmul_launch(struct gpu_device *dev, struct matmul_plan *plan,
+                              const struct gpu_product *p, const cublasLtMatmulAlgo_t *algo,
+                              void *y)
 {
     const float one = 1.0f, beta = plan->key.added == ADDED_NONE ? 0.0f : 1.0f;
     const void *c = plan->key.added == ADDED_OTHER    ? p->c
@@ -236,78 +197,6 @@ static enum status launch(struct gpu_device *dev, struct plan *plan, const struc
     LT_TRY(cublasLtMatmul(dev->matmul->lt, &plan->desc, &one, p->b, &plan->b, p->a, &plan->a, &beta,
                           c, &plan->c, y, &plan->y, algo, dev->matmul->workspace, GPU_WORKSPACE,
                           dev->stream));
-    return ST_OK;
-}
-
-/* Milliseconds of the fastest of three runs. */
-static enum status time_algo(float *best, struct gpu_device *dev, struct plan *plan,
-                             const struct gpu_product *p, const cublasLtMatmulAlgo_t *algo, void *y)
-{
-    float ms;
-
-    for (int i = 0; i < 3; i++) {
-        CUDA_TRY(cudaEventRecord(dev->matmul->start, dev->stream));
-        TRY(launch(dev, plan, p, algo, y));
-        CUDA_TRY(cudaEventRecord(dev->matmul->stop, dev->stream));
-        TRY(gpu_wait(dev));
-        CUDA_TRY(cudaEventElapsedTime(&ms, dev->matmul->start, dev->matmul->stop));
-        *best = i == 0 || ms < *best ? ms : *best;
-    }
-    return ST_OK;
-}
-
-/* The sum of y's mixed bits; equal results have equal ones. */
-static enum status fingerprint(uint64_t *sum, struct gpu_device *dev, const struct plan *plan,
-                               const struct gpu_product *p, const void *y)
-{
-    int64_t steps = p->batch > 1 ? p->batch : 1;
-
-    *sum = 0;
-    for (int64_t i = 0; i < steps; i++) {
-        const char *at = (const char *)y + i * p->y_step * (int64_t)dtype_size(p->y_type);
-        struct tensor t = {.data = (void *)(uintptr_t)at,
-                           .dtype = p->y_type,
-                           .rows = plan->key.m,
-                           .cols = plan->key.n,
-                           .stride = p->y_stride};
-        uint64_t part;
-
-        TRY(gpu_probe_bits(&part, dev, &t));
-        *sum = *sum * 0x9e3779b97f4a7c15u + part;
-    }
-    return ST_OK;
-}
-
-/* Keeps in plan->algo the fastest of algo[0..n) that has the results of algo[0]: which one is fastest
- * may change from run to run, results may not. What that costs is told beside it. */
-static enum status tune(struct gpu_device *dev, struct plan *plan, const struct gpu_product *p,
-                        const cublasLtMatmulAlgo_t *algo, int n, void *y)
-{
-    uint64_t want, got;
-    float best, any, ms;
-    int chosen = 0;
-
-    TRY(launch(dev, plan, p, &algo[0], y));
-    TRY(fingerprint(&want, dev, plan, p, y));
-    TRY(time_algo(&best, dev, plan, p, &algo[0], y));
-    any = best;
-    for (int i = 1; i < n; i++) {
-        TRY(launch(dev, plan, p, &algo[i], y));
-        TRY(fingerprint(&got, dev, plan, p, y));
-        TRY(time_algo(&ms, dev, plan, p, &algo[i], y));
-        any = ms < any ? ms : any;
-        if (ms < best && got == want && pieces(&algo[i]) == pieces(&algo[0])) {
-            best = ms;
-            chosen = i;
-        }
-    }
-    plan->algo = algo[chosen];
-    log_debug("product m %lld n %lld k %lld batch %lld (%s to %s): candidate %d of %d, %.4f ms, "
-              "%.0f TFLOP/s, %.2f times the fastest of any results",
-              (long long)p->m, (long long)p->n, (long long)p->k, (long long)p->batch,
-              dtype_name(p->type), dtype_name(p->y_type), chosen, n, (double)best,
-              2e-9 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch / (double)best,
-              (double)(best / any));
     return ST_OK;
 }
 
@@ -321,16 +210,16 @@ static size_t y_bytes(const struct gpu_product *p)
 
 /* Chooses plan's algorithm. Where y is also an operand the trials write elsewhere; without memory
  * for that, the heuristic's favourite stands: the same bits, perhaps slower. */
-static enum status choose(struct gpu_device *dev, struct plan *plan, const struct gpu_product *p)
+static enum status choose(struct gpu_device *dev, struct matmul_plan *plan,
+                          const struct gpu_product *p)
 {
-    cublasLtMatmulAlgo_t algo[GPU_CANDIDATES];
+    struct matmul_trial t;
     enum status st;
     void *y = p->y;
-    int n;
 
-    TRY(candidates(dev->matmul, plan, algo, &n));
-    plan->algo = algo[0];
-    if (n == 1 || gpu_capturing(dev))
+    TRY(candidates(dev->matmul, plan, &t));
+    plan->algo = t.algo[0];
+    if (t.n == 1 || gpu_capturing(dev))
         return ST_OK;
     if (plan->key.added == ADDED_OUTPUT && cudaMalloc(&y, y_bytes(p)) != cudaSuccess) {
         cudaGetLastError();
@@ -338,7 +227,7 @@ static enum status choose(struct gpu_device *dev, struct plan *plan, const struc
                   (long long)p->m, (long long)p->n, (long long)p->k);
         return ST_OK;
     }
-    st = tune(dev, plan, p, algo, n, y);
+    st = gpu_matmul_tune(dev, plan, p, &t, y);
     if (y != p->y) {
         if (st == ST_OK)
             st = gpu_comm_quiet(dev);
@@ -348,7 +237,7 @@ static enum status choose(struct gpu_device *dev, struct plan *plan, const struc
 }
 
 /* The slot of key: the plan itself, or the free place where it belongs; NULL when all are taken. */
-static struct plan *find(struct gpu_matmul *mm, const struct key *key)
+static struct matmul_plan *find(struct gpu_matmul *mm, const struct matmul_key *key)
 {
     const unsigned char *bytes = (const unsigned char *)key;
     uint64_t h = 0xcbf29ce484222325u;
@@ -356,7 +245,7 @@ static struct plan *find(struct gpu_matmul *mm, const struct key *key)
     for (size_t i = 0; i < sizeof *key; i++)
         h = (h ^ bytes[i]) * 0x100000001b3u;
     for (uint64_t i = 0; i < GPU_MATMUL_PLANS; i++) {
-        struct plan *plan = &mm->plan[(h + i) % GPU_MATMUL_PLANS];
+        struct matmul_plan *plan = &mm->plan[(h + i) % GPU_MATMUL_PLANS];
 
         if (!plan->used || memcmp(&plan->key, key, sizeof *key) == 0)
             return plan;
@@ -366,8 +255,8 @@ static struct plan *find(struct gpu_matmul *mm, const struct key *key)
 
 enum status gpu_matmul_run(struct gpu_device *dev, const struct gpu_product *p)
 {
-    struct key key = key_of(p);
-    struct plan *plan = find(dev->matmul, &key);
+    struct matmul_key key = key_of(p);
+    struct matmul_plan *plan = find(dev->matmul, &key);
 
     if ((p->type != DT_BF16 && p->type != DT_F32) ||
         (p->y_type != DT_BF16 && p->y_type != DT_F32) || (p->type == DT_F32 && p->y_type != DT_F32))
@@ -382,6 +271,6 @@ enum status gpu_matmul_run(struct gpu_device *dev, const struct gpu_product *p)
         TRY(choose(dev, plan, p));
         plan->used = 1;
     }
-    TRY(launch(dev, plan, p, &plan->algo, p->y));
+    TRY(gpu_matmul_launch(dev, plan, p, &plan->algo, p->y));
     return gpu_put(dev, GPU_PUT_PRODUCT); /* not in launch: nothing must disturb what is timed */
 }
