@@ -1,8 +1,9 @@
 #ifdef HAVE_CUDNN
 /* Attention by cuDNN's fused kernels, described as graphs: cuDNN recognises the pattern and
- * replaces it by one kernel (forward) or three (backward). Only engines that are deterministic;
- * dq is written once rather than summed by atomics, which costs a workspace of 2 seq^2 bytes a head
- * and sequence: backward takes as many sequences at a time as GPU_ATTENTION_WORKSPACE allows.
+ * replaces it by one kernel (forward) or three (backward). Engines are deterministic: dq is written
+ * once rather than summed by atomics, which costs a workspace of 2 seq^2 bytes a head and sequence,
+ * so backward takes as many sequences at a time as GPU_ATTENTION_WORKSPACE allows. On a device
+ * opened with any_order (run.deterministic=off) dq is summed by atomics, in float.
  */
 #include "gpu/attention.h"
 
@@ -96,7 +97,13 @@ static enum status make_plan(struct gpu_cudnn *c, struct plan *plan,
              (long long)s->heads, (long long)s->kv_heads, (long long)s->head_dim);
     plan->shape = *s;
     plan->slice = slice;
-    return gpu_graph_plan(&plan->run, &g, c->prop, what);
+    return gpu_graph_plan(&plan->run, &g, c->prop, what, s->any_order != 0);
+}
+
+/* Of what an execution adds up in any order. */
+static size_t sum_bytes(const struct gpu_attention_shape *s, int64_t slice)
+{
+    return s->any_order ? (size_t)(slice * s->heads * s->seq * s->head_dim) * sizeof(float) : 0;
 }
 
 /* The largest number of sequences at a time that divides the batch and keeps the workspace small;
@@ -107,7 +114,8 @@ static enum status choose_slice(struct gpu_cudnn *c, struct plan *plan,
     int64_t slice = s->batch;
 
     TRY(make_plan(c, plan, s, slice));
-    while (slice > 1 && plan->run.workspace > GPU_ATTENTION_WORKSPACE) {
+    while (slice > 1 &&
+           plan->run.workspace + (int64_t)sum_bytes(s, slice) > GPU_ATTENTION_WORKSPACE) {
         slice--;
         while (s->batch % slice)
             slice--;
@@ -187,9 +195,11 @@ static void give_scalars(struct call *call, const struct gpu_attention_shape *s)
         give(call, ATT_ONE, &call->one);
 }
 
-/* Scratch: lse and delta in cuDNN's order, then the workspace. */
+/* Scratch: lse and delta in cuDNN's order; with any_order sums of dq for one execution; then the
+ * workspace. */
 struct room {
-    float *lse, *delta;
+    float *lse, *delta, *sum;
+    size_t sum_bytes;
     void *workspace;
 };
 
@@ -199,10 +209,12 @@ static enum status take_room(struct room *r, struct gpu_device *dev, const struc
     size_t numbers_bytes = ((size_t)(s->batch * s->heads * s->seq) * sizeof(float) + 255) & ~255ul;
     void *p;
 
-    TRY(gpu_scratch(dev, &p, 2 * numbers_bytes + (size_t)plan->run.workspace));
+    r->sum_bytes = sum_bytes(s, plan->slice);
+    TRY(gpu_scratch(dev, &p, 2 * numbers_bytes + r->sum_bytes + 255 + (size_t)plan->run.workspace));
     r->lse = p;
     r->delta = (float *)(void *)((char *)p + numbers_bytes);
-    r->workspace = (char *)p + 2 * numbers_bytes;
+    r->sum = (float *)(void *)((char *)p + 2 * numbers_bytes);
+    r->workspace = (char *)p + 2 * numbers_bytes + ((r->sum_bytes + 255) & ~255ul);
     return ST_OK;
 }
 
@@ -235,6 +247,13 @@ enum status gpu_cudnn_forward(struct gpu_device *dev, const struct attention *at
     return gpu_lse_turn(dev, &at->lse, room.lse, s.seq, 0);
 }
 
+static enum status clear_sums(struct gpu_device *dev, struct call *call, const struct room *room)
+{
+    give(call, ATT_DQ_SUM, room->sum);
+    CUDA_TRY(cudaMemsetAsync(room->sum, 0, room->sum_bytes, dev->stream));
+    return gpu_put(dev, 1);
+}
+
 enum status gpu_cudnn_backward(struct gpu_device *dev, const struct attention *at,
                                const struct attention *dat)
 {
@@ -243,6 +262,7 @@ enum status gpu_cudnn_backward(struct gpu_device *dev, const struct attention *a
     struct room room;
 
     s.backward = 1;
+    s.any_order = dev->any_order;
     s.row[ATT_DQ] = dat->q.stride;
     s.row[ATT_DK] = dat->k.stride;
     s.row[ATT_DV] = dat->v.stride;
@@ -263,6 +283,8 @@ enum status gpu_cudnn_backward(struct gpu_device *dev, const struct attention *a
         give_rows(&call, ATT_DO, &dat->o, first, &s);
         give(&call, ATT_LSE, room.lse + first * s.heads * s.seq);
         give(&call, ATT_DELTA, room.delta + first * s.heads * s.seq);
+        if (s.any_order)
+            TRY(clear_sums(dev, &call, &room));
         give_scalars(&call, &s);
         TRY(execute(dev, &plan->run, &call, room.workspace));
     }

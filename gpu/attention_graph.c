@@ -148,6 +148,24 @@ static struct gpu_node weights_graph(struct gpu_graph *g, const struct gpu_atten
     return weight;
 }
 
+/* dq = ds k: written once, which keeps ds in the engine's workspace; or added up in any order. */
+static void queries_product(struct gpu_graph *g, const struct gpu_attention_shape *s,
+                            const struct gpu_node *dq, const struct gpu_node *ds,
+                            const struct gpu_node *keys)
+{
+    const struct gpu_pointwise identity = {CUDNN_POINTWISE_IDENTITY, CUDNN_DATA_FLOAT, 0};
+    const int64_t dim[4] = {s->batch, s->heads, s->seq, s->head_dim};
+    struct gpu_node sum;
+
+    if (!s->any_order) {
+        gpu_graph_matmul(g, dq, ds, keys);
+        return;
+    }
+    sum = gpu_graph_sums(g, ATT_DQ_SUM, dim);
+    gpu_graph_matmul(g, &sum, ds, keys);
+    gpu_graph_pointwise(g, identity, dq, &sum, NULL, NULL);
+}
+
 void gpu_attention_backward_graph(struct gpu_graph *g, const struct gpu_attention_shape *s)
 {
     struct gpu_node q = rows(g, s, ATT_Q, s->heads), k = rows_turned(g, s, ATT_K, s->kv_heads);
@@ -171,7 +189,7 @@ void gpu_attention_backward_graph(struct gpu_graph *g, const struct gpu_attentio
     keys.stride[2] = k.stride[3], keys.stride[3] = k.stride[2];
     keys = gpu_graph_like(g, CUDNN_DATA_BFLOAT16, &keys);
     gpu_graph_reshape(g, &keys, &k);
-    gpu_graph_matmul(g, &dq, &ds, &keys);
+    queries_product(g, s, &dq, &ds, &keys);
 }
 
 #else

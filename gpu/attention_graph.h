@@ -18,15 +18,17 @@ enum gpu_attention_memory {
     ATT_DV,
     ATT_DO,
     ATT_DELTA,
+    ATT_DQ_SUM, /* with any_order: dq in float, set to zero before */
     ATT_SCALE,
     ATT_ONE,
     ATT_MASKED,
     ATT_END
 };
 
-/* All that a plan depends on; compared byte by byte. */
+/* All that a plan depends on; compared byte by byte. any_order: of backward alone, whose dq may be
+ * added up by atomics then. */
 struct gpu_attention_shape {
-    int64_t backward, batch, seq, heads, kv_heads, head_dim;
+    int64_t backward, any_order, batch, seq, heads, kv_heads, head_dim;
     int64_t row[ATT_SCALE]; /* elements from row to row of each tensor; 0 where not used */
 };
 

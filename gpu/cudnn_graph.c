@@ -73,8 +73,9 @@ static void operation(struct gpu_graph *g, cudnnBackendDescriptor_t d)
         g->operation[g->operations++] = d;
 }
 
-static struct gpu_node node(struct gpu_graph *g, int64_t name, cudnnDataType_t type,
-                            const int64_t dim[4], const int64_t stride[4], bool by_value)
+static struct gpu_node node_in(struct gpu_graph *g, int64_t name, cudnnDataType_t type,
+                               const int64_t dim[4], const int64_t stride[4], bool by_value,
+                               cudnnBackendTensorReordering_t order)
 {
     const int64_t alignment = 16;
     const bool is_virtual = name >= GPU_GRAPH_VIRTUAL;
@@ -90,14 +91,30 @@ static struct gpu_node node(struct gpu_graph *g, int64_t name, cudnnDataType_t t
     set(g, x.desc, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
     set(g, x.desc, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
     set(g, x.desc, CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, &by_value);
+    if (order != CUDNN_TENSOR_REORDERING_NONE)
+        set(g, x.desc, CUDNN_ATTR_TENSOR_REORDERING_MODE, CUDNN_TYPE_TENSOR_REORDERING_MODE, 1,
+            &order);
     finish(g, x.desc);
     return x;
+}
+
+static struct gpu_node node(struct gpu_graph *g, int64_t name, cudnnDataType_t type,
+                            const int64_t dim[4], const int64_t stride[4], bool by_value)
+{
+    return node_in(g, name, type, dim, stride, by_value, CUDNN_TENSOR_REORDERING_NONE);
 }
 
 struct gpu_node gpu_graph_memory(struct gpu_graph *g, int64_t name, cudnnDataType_t type,
                                  const int64_t dim[4], const int64_t stride[4])
 {
     return node(g, name, type, dim, stride, false);
+}
+
+struct gpu_node gpu_graph_sums(struct gpu_graph *g, int64_t name, const int64_t dim[4])
+{
+    const int64_t stride[4] = {dim[1] * dim[2] * dim[3], dim[2] * dim[3], dim[3], 1};
+
+    return node_in(g, name, CUDNN_DATA_FLOAT, dim, stride, false, CUDNN_TENSOR_REORDERING_F16x16);
 }
 
 struct gpu_node gpu_graph_scalar(struct gpu_graph *g, int64_t name)
@@ -261,7 +278,7 @@ static void release(struct gpu_graph *g)
 }
 
 enum status gpu_graph_plan(struct gpu_graph_plan *p, struct gpu_graph *g,
-                           cudnnBackendDescriptor_t prop, const char *what)
+                           cudnnBackendDescriptor_t prop, const char *what, int any_order)
 {
     cudnnBackendDescriptor_t config[ENGINES_MAX];
     int64_t found = configurations(g, config, prop);
@@ -269,18 +286,18 @@ enum status gpu_graph_plan(struct gpu_graph_plan *p, struct gpu_graph *g,
     int made = 0, varying = 0;
 
     for (int64_t i = 0; i < found && g->st == ST_OK && !made; i++) {
-        if (!deterministic(g, config[i]))
+        if (!any_order && !deterministic(g, config[i]))
             varying++;
         else
             made = plan_of(p, config[i], prop);
     }
     if (g->st == ST_OK && !made) {
         cudnnGetLastErrorString(text, sizeof text);
-        g->st =
-            fail(ST_EDEVICE,
-                 "cuDNN has no deterministic engine for %s (%d offered, %d not deterministic%s%s; "
-                 "NARROWS_ATTENTION=own uses the own kernels)",
-                 what, (int)found, varying, *text ? "; " : "", text);
+        g->st = fail(ST_EDEVICE,
+                     "cuDNN has no %sengine for %s (%d offered, %d not deterministic%s%s; "
+                     "NARROWS_ATTENTION=own uses the own kernels)",
+                     any_order ? "" : "deterministic ", what, (int)found, varying,
+                     *text ? "; " : "", text);
     }
     release(g);
     return g->st;

@@ -38,6 +38,10 @@ struct gpu_graph {
 struct gpu_node gpu_graph_memory(struct gpu_graph *g, int64_t name, cudnnDataType_t type,
                                  const int64_t dim[4], const int64_t stride[4]);
 
+/* The same in float, in an order of cuDNN's own, for sums that an engine adds up by atomics: set to
+ * zero before each execution. */
+struct gpu_node gpu_graph_sums(struct gpu_graph *g, int64_t name, const int64_t dim[4]);
+
 /* A float or so that is handed over by value at execution. */
 struct gpu_node gpu_graph_scalar(struct gpu_graph *g, int64_t name);
 
@@ -75,10 +79,10 @@ struct gpu_graph_plan {
 };
 
 /* Plans g on the GPU that `prop` (a finalized DEVICEPROP descriptor) describes: the heuristic's
- * best engine that is deterministic. `what` names the graph in messages. Frees g's descriptors in
- * any case. Errors: ST_EDEVICE with cuDNN's text. */
+ * best engine, with any_order 0 the best that is deterministic. `what` names the graph in messages.
+ * Frees g's descriptors in any case. Errors: ST_EDEVICE with cuDNN's text. */
 enum status gpu_graph_plan(struct gpu_graph_plan *p, struct gpu_graph *g,
-                           cudnnBackendDescriptor_t prop, const char *what);
+                           cudnnBackendDescriptor_t prop, const char *what, int any_order);
 void gpu_graph_plan_free(struct gpu_graph_plan *p);
 
 /* Runs p on handle's stream with the n memories `name` at `data` (scalars: host addresses). */

@@ -95,6 +95,7 @@ static enum status describe(struct gpu_device *dev)
 static enum status open_parts(struct gpu_device *dev, const struct device_options *opt)
 {
     TRY(choose(&dev->ordinal, opt));
+    dev->any_order = opt->any_order;
     CUDA_TRY(cudaStreamCreateWithFlags(&dev->stream, cudaStreamNonBlocking));
     CUDA_TRY(cudaEventCreateWithFlags(&dev->mark, cudaEventDisableTiming));
     for (int i = 0; i < GPU_AHEAD_SLOTS; i++)

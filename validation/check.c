@@ -27,7 +27,7 @@ static enum status backend_under_test(const struct backend **be, const char *nam
 
 enum status check_ops(const struct check_options *o, struct report *r)
 {
-    const struct device_options opt = {.threads = 1, .local_size = 1};
+    const struct device_options opt = {.threads = 1, .local_size = 1, .any_order = o->any_order};
     const struct backend *be;
     struct device *test, *gold;
     struct ops_count count;

@@ -16,6 +16,7 @@ struct check_options {
     int quick;           /* the subset that CI runs */
     int all;             /* layouts: every layout, the other factors pairwise */
     const char *only;    /* rows whose name holds this text; NULL: all */
+    int any_order;       /* ops: the backend may add in any order (run.deterministic=off) */
     const char *data;    /* gradients: folder of stored values; train: the text */
     const char *config;  /* layouts: a configuration instead of the tiny models; NULL: these */
     int64_t steps;       /* layouts, repeat, train: of a run */

@@ -44,6 +44,7 @@ struct device_options {
     int threads;    /* ref: threads that arithmetic may use, 1 or more */
     int local_rank; /* gpu: which of the node's devices: one rank a device */
     int local_size; /* gpu: ranks on this node */
+    int any_order;  /* gpu: results may differ from run to run where that is faster */
 };
 
 struct device_info {

@@ -17,9 +17,14 @@ static int64_t heads_of_rank(const struct config *cfg)
     return whole ? cfg->model.heads : cfg->model.heads / p->tp;
 }
 
-/* Bytes of cuDNN's workspace for `sequences` at a time. */
+/* Bytes of cuDNN's workspace for `sequences` at a time; where it may add in any order, of the sums
+ * of dq that it is given. */
 static size_t attention_workspace(const struct config *cfg, int64_t sequences)
 {
+    int64_t head = cfg->model.width / cfg->model.heads;
+
+    if (!cfg->run.deterministic)
+        return (size_t)(sequences * heads_of_rank(cfg) * cfg->train.seq * head) * sizeof(float);
     return (size_t)(sequences * heads_of_rank(cfg) * cfg->train.seq * cfg->train.seq) * 2;
 }
 

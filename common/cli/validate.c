@@ -14,7 +14,7 @@
 enum { OUTPUT_MOST = 1 << 20, JOB_SECONDS = 600 };
 
 struct validate_options {
-    bool quick, all, bounds;
+    bool quick, all, any_order, bounds;
     const char *only, *data, *backend;
     int64_t steps, ranks;
 };
@@ -93,7 +93,7 @@ static enum status check(const char *name, struct check_options *o)
     return report_close(&r);
 }
 
-static const struct options_spec *spec_of(struct validate_options *v, struct option table[9],
+static const struct options_spec *spec_of(struct validate_options *v, struct option table[10],
                                           struct options_spec *spec)
 {
     const struct option options[] = {
@@ -108,10 +108,12 @@ static const struct options_spec *spec_of(struct validate_options *v, struct opt
         {"--ranks", 0, "N", OPTION_INT, &v->ranks, 1, 64, "layouts: most ranks of a run (8)"},
         {"--backend", 0, "NAME", OPTION_TEXT, &v->backend, 0, 0,
          "ops, step, repeat, train: ref or gpu (ref)"},
+        {"--any-order", 0, NULL, OPTION_SWITCH, &v->any_order, 0, 0,
+         "ops of gpu: as with run.deterministic=off"},
         {"--bounds", 0, NULL, OPTION_SWITCH, &v->bounds, 0, 0, "print the table of bounds, stop"},
         {0}};
 
-    for (int i = 0; i < 9; i++)
+    for (int i = 0; i < 10; i++)
         table[i] = options[i];
     *spec = (struct options_spec){
         "validate",
@@ -135,7 +137,7 @@ static const struct options_spec *spec_of(struct validate_options *v, struct opt
 enum status command_validate(struct host *job, int argc, char **argv)
 {
     struct validate_options v = {.backend = "ref", .ranks = 8};
-    struct option table[9];
+    struct option table[10];
     struct options_spec spec;
     struct options words;
     struct check_options o;
@@ -153,6 +155,7 @@ enum status command_validate(struct host *job, int argc, char **argv)
     o = (struct check_options){.quick = v.quick,
                                .all = v.all,
                                .only = v.only,
+                               .any_order = v.any_order,
                                .data = v.data,
                                .config = words.words > 1 ? words.word[1] : NULL,
                                .steps = v.steps,

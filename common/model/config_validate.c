@@ -86,6 +86,9 @@ static enum status check_precision(const struct config *cfg)
 /* What one backend alone has. */
 static enum status check_backend(const struct config *cfg)
 {
+    if (!cfg->run.deterministic && cfg->run.backend != BACKEND_GPU)
+        return fail(ST_ECONFIG, "run.deterministic off is for a GPU, but run.backend is ref, which "
+                                "always repeats: leave it on, or run.backend=gpu");
     if (cfg->run.graph && cfg->run.backend != BACKEND_GPU)
         return fail(ST_ECONFIG, "run.graph on records the work of a GPU, but run.backend is ref: "
                                 "set run.graph=off, or run.backend=gpu");

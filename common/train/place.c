@@ -173,7 +173,8 @@ enum status place_open(struct place *p, const struct config *cfg, struct host *j
     const struct backend *be = NULL;
     struct device_options opt = {.threads = threads(cfg, job),
                                  .local_rank = host_local_rank(job),
-                                 .local_size = host_local_size(job)};
+                                 .local_size = host_local_size(job),
+                                 .any_order = !cfg->run.deterministic};
     enum status st;
 
     memset(p, 0, sizeof *p);

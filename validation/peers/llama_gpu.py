@@ -15,6 +15,7 @@ NCCL_P2P_DISABLE=1 in the environment stands in for a slow link.
 """
 
 import argparse
+import os
 import statistics
 
 import bench
@@ -34,6 +35,10 @@ def run_step(args):
     device = torch.device("cpu" if args.cpu_smoke else "cuda:0")
     dtype = torch.float32 if args.cpu_smoke else torch.bfloat16
     bench.choose_sdpa("default" if args.cpu_smoke else args.sdpa)
+    if args.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
+        torch.utils.deterministic.fill_uninitialized_memory = False
     torch.manual_seed(1)
     shape, batch = shapes.make(args, args.core_type, 2 if args.cpu_smoke else 24)
     shape.grouped = not args.separate
@@ -61,7 +66,10 @@ def run_step(args):
     times = bench.times_ms(step, device, 1 if args.cpu_smoke else 5, args.repeats)
     ms, count = statistics.median(times), batch * args.seq
     tflops = count / ms * 1e3 * shape.flop_per_token() / 1e12
-    print(f"{bench.describe(device)}; sdpa {args.sdpa}, compile {args.compile}")
+    print(
+        f"{bench.describe(device)}; sdpa {args.sdpa}, compile {args.compile}, "
+        f"{'' if args.deterministic else 'not '}deterministic"
+    )
     print(
         f"{shape}, batch {batch}: "
         f"{sum(q.numel() for q in model.parameters()) / 1e6:.0f}M parameters"
@@ -179,6 +187,9 @@ def main():
         "--compile",
         default="default",
         choices=("default", "max-autotune", "max-autotune-no-cudagraphs", "none"),
+    )
+    step.add_argument(
+        "--deterministic", action="store_true", help="same bits from run to run, as PyTorch can"
     )
     step.add_argument("--separate", action="store_true", help="do not group q, k, v and gate, up")
     stack.add_argument("--gpus", type=int, default=2)
