@@ -7,7 +7,8 @@
 # the host reads late and steps that are recorded as graphs change no bit and no record. Attention
 # and positions within documents learn what ref learns.
 #
-# GPU_PARTS names what is run, of: operations repeats documents graphs peers graph-peers (all).
+# GPU_PARTS names what is run, of: operations repeats documents any-order graphs peers
+# graph-peers (all).
 # shellcheck disable=SC1091,SC2016,SC2034,SC2154 # lib.sh sets dir, text; the ranks' shells expand
 . "$SOURCE/tests/cli/lib.sh"
 LIMIT=${GPU_LIMIT:-120}
@@ -32,7 +33,7 @@ fi
 same "a GPU answers" "$status" 0
 
 part() {
-    case " ${GPU_PARTS:-operations repeats documents graphs peers graph-peers} " in
+    case " ${GPU_PARTS:-operations repeats documents any-order graphs peers graph-peers} " in
     *" $1 "*) ;;
     *) return 1 ;;
     esac
@@ -86,6 +87,19 @@ for words in "model.layer=full" "model.layer=full train.precision=bf16 train.mic
     ends_well "documents that see each other, $words" 0 train "$t" "$@"
     differ "documents apart matter, $words" "$(hashes)" "$want"
 done
+
+# The same learning from gradients that may differ from run to run, and that do not within a run that
+# is to repeat.
+for layer in full cola; do
+    part any-order || break
+    ends_well "any order of sums beside ref, $layer" 0 train "$t" model.layer=$layer train.seq=128 \
+        train.precision=bf16 train.steps=6 shadow.every=2 shadow.stop=on run.deterministic=off
+    expect "any order of sums: three replays, $layer" \
+        test "$(grep -c '^shadow of step' "$dir/out")" = 3
+    grep '^shadow of step' "$dir/out" | tail -n 1
+done
+! part any-order || ends_well "attention in any order" 0 validate ops --backend gpu --any-order \
+    --only attention
 
 # The records without what a clock measures.
 records() {
