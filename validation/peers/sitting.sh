@@ -235,7 +235,8 @@ part_warm() {
         row "warm: nothing to do (torch: $torch, GPUs: $gpus)"
         return
     fi
-    for core in full cola svd; do
+    for core in full cola svd "full --deterministic" "cola --deterministic"; do
+        # shellcheck disable=SC2086 # words
         timeout -k 10 200 env CUDA_VISIBLE_DEVICES=$((gpus - 1)) "$PYTHON" "$here/llama_gpu.py" \
             step --core-type $core --sdpa cudnn --repeats 1 || true
     done >"$work/warm" 2>&1 </dev/null &
@@ -253,24 +254,29 @@ warmed() {
 
 part_step() {
     warmed
-    title "One GPU, whole steps" "$floor_columns"
-    set -- bench step "$work/one" model.vocab=$vocab -r 6 --compare \
-        "model.layer=cola model.rank=$rank; model.layer=svd model.rank=$rank"
+    title "One GPU, whole steps; any order: run.deterministic=off, and PyTorch's default" \
+        "$floor_columns"
+    others="model.layer=cola model.rank=$rank; model.layer=svd model.rank=$rank"
+    [ -n "$SMOKE" ] || others="$others; run.deterministic=off; \
+model.layer=cola model.rank=$rank run.deterministic=off"
+    set -- bench step "$work/one" model.vocab=$vocab -r 6 --compare "$others"
     i=1
     while [ "$i" -le "$ROUNDS" ]; do
         # shellcheck disable=SC2046 # an option or nothing
         if one "narrows $i" 240 "$@" $(floor_at "$i"); then
             if [ "$i" -eq 1 ]; then floors "narrows 1" "full rank"; else step_rows "narrows $i"; fi
         fi
-        for core in full cola svd; do
+        for core in full cola svd "full --deterministic" "cola --deterministic"; do
             [ "$torch" = yes ] || break
-            [ "$core" != svd ] || [ "$i" -eq 1 ] || continue
-            # shellcheck disable=SC2086 # smoke may be nothing
+            case $core in
+            svd | *--deterministic) [ "$i" -eq 1 ] || continue ;;
+            esac
+            # shellcheck disable=SC2086 # words; smoke may be nothing
             need "PyTorch $core $i" 200 env CUDA_VISIBLE_DEVICES="$first_gpu" \
                 "$PYTHON" "$here/llama_gpu.py" step --core-type $core --sdpa cudnn \
                 --repeats $repeats $smoke || continue
-            sed -n "s/^$core: \([0-9.]*\) ms (best.*/| PyTorch $i | $core | \1 | | | | | | | |/p" \
-                "$work/out" >>"$work/table"
+            ms=$(sed -n "s/^${core%% *}: \([0-9.]*\) ms (best.*/\1/p" "$work/out")
+            row "| PyTorch $i | $core | $ms | | | | | | | |"
         done
         i=$((i + 1))
     done
