@@ -1,14 +1,18 @@
 #!/bin/sh
-# What needs a GPU; skipped where none answers. Two of them for what ranks do to each other.
+# What needs a GPU; skipped where none answers. Two of them for what ranks do to each other; where
+# there is one, or GPU_PARTS names one-gpu, ranks share it, and a stand-in takes the place of NCCL:
+# NARROWS_ONE_GPU, else tests/gpu/nccl_one_gpu.so beside narrows (make check builds it).
 #
 # Row N26: accumulation repeats bit by bit (REPEATS runs, 20). Row N39, the gradient norm over
 # tensors of odd sizes, is a part of `narrows validate ops`, beside the whole of it. A dead peer, or
 # one that stands still, ends the job within parallel.timeout and a message. A shadow agrees. What
 # the host reads late and steps that are recorded as graphs change no bit and no record. Attention
-# and positions within documents learn what ref learns.
+# and positions within documents learn what ref learns. Ranks that share layers agree with ref under
+# every strategy; work beside messages, replicas, shards and stages change no bit.
 #
-# GPU_PARTS names what is run, of: operations repeats documents any-order graphs peers
-# graph-peers (all).
+# GPU_PARTS names what is run, of: operations repeats documents any-order graphs peers graph-peers strategies
+# overlap replicas pipelines mesh one-gpu (all). With one-gpu, RANK_PARTS names which of those for
+# several ranks share the GPU (all but graph-peers' and peers' full tables).
 # shellcheck disable=SC1091,SC2016,SC2034,SC2154 # lib.sh sets dir, text; the ranks' shells expand
 . "$SOURCE/tests/cli/lib.sh"
 LIMIT=${GPU_LIMIT:-120}
@@ -32,8 +36,9 @@ if [ "$status" = 3 ]; then
 fi
 same "a GPU answers" "$status" 0
 
+rank_parts="strategies overlap replicas pipelines mesh graphs peers graph-peers"
 part() {
-    case " ${GPU_PARTS:-operations repeats documents any-order graphs peers graph-peers} " in
+    case " ${GPU_PARTS:-operations repeats documents any-order one-gpu $rank_parts} " in
     *" $1 "*) ;;
     *) return 1 ;;
     esac
@@ -132,20 +137,165 @@ for words in "model.layer=full" "model.layer=cola train.precision=bf16" \
     unchanged 0 $words
 done
 
-# ---- two GPUs ----
+# ---- several ranks ----
 
-if [ "$gpus" -lt 2 ] || [ "$MPIRUN" = no ]; then
-    echo "left out: dead peers (one GPU, or no mpirun)"
+# On GPUs of their own, or on one with the stand-in.
+stand_in=
+if part one-gpu && { [ "$gpus" -eq 1 ] || [ -n "${GPU_PARTS:-}" ]; }; then
+    stand_in=${NARROWS_ONE_GPU:-$(dirname "$NARROWS")/tests/gpu/nccl_one_gpu.so}
+    if [ -n "${GPU_PARTS:-}" ]; then
+        expect "the stand-in for NCCL, $stand_in" test -f "$stand_in"
+        differ "mpirun for ranks on one GPU" "$MPIRUN" no
+    fi
+    [ -f "$stand_in" ] || { echo "no $stand_in: make check builds it" && stand_in=; }
+fi
+if [ "$MPIRUN" = no ] || { [ "$gpus" -lt 2 ] && [ -z "$stand_in" ]; }; then
+    echo "left out: several ranks (one GPU and no stand-in, or no mpirun)"
     finish
     exit
 fi
-! part repeats || ends_well "a shadow of two ranks" 2 train "$t" parallel.tp=2 train.steps=4 \
-    shadow.every=2 shadow.stop=on
+if [ -n "$stand_in" ]; then
+    echo "ranks share one GPU: $stand_in"
+    cat >"$dir/narrows" <<END
+#!/bin/sh
+exec env LD_PRELOAD='$stand_in' '$NARROWS' "\$@"
+END
+    chmod +x "$dir/narrows"
+    NARROWS=$dir/narrows
+    LIMIT=${GPU_LIMIT:-60}
+    gpus=2
+    # A message takes as long as the other rank's turn on the GPU, some ms.
+    printf 'sample:\n  tokens: 2\n' >>"$t"
+fi
+# pretend N: how many GPUs the stand-in speaks of.
+pretend() {
+    export NARROWS_ONE_GPU_RANKS="$1"
+}
+pretend 2
+
+# many PART: rows of it for several ranks are wanted.
+many() {
+    [ -n "$stand_in" ] || {
+        part "$1"
+        return
+    }
+    case " ${RANK_PARTS:-$rank_parts} " in
+    *" $1 "*) ;;
+    *) return 1 ;;
+    esac
+}
+
+# beside_ref RANKS STEPS WORDS...: the shadow of each step agrees.
+beside_ref() {
+    ranks=$1 steps=$2
+    shift 2
+    ends_well "beside ref on $ranks ranks: $*" "$ranks" train "$t" "$@" train.steps="$steps" \
+        shadow.every=1 shadow.stop=on
+    expect "$steps replays on $ranks ranks: $*" \
+        test "$(grep -c '^shadow of step' "$dir/out")" = "$steps"
+    grep '^shadow of step' "$dir/out" | tail -n 1
+}
+
+# hashed RANKS WORDS...: a few steps; their hashes, losses and norms in $now.
+hashed() {
+    ranks=$1
+    shift
+    ends_well "on $ranks ranks: $*" "$ranks" train "$t" train.steps=5 run.hash=on "$@"
+    now=$(hashes)
+}
+
+# losses [FOLDER]: of the steps of a run.
+losses() {
+    sed -n 's/.*"loss":\([^,]*\),.*/\1/p' "${1:-$dir/run}/metrics.jsonl"
+}
+
+# near WHAT A B: two lists of losses. Runs whose sums have other orders part slowly: over some steps
+# they are within 1e-6 of each other, and a wrong gradient is not within 1e-4.
+near() {
+    printf '%s\n' "$2" >"$dir/losses.a"
+    printf '%s\n' "$3" >"$dir/losses.b"
+    expect "$1" awk 'NR == FNR { a[FNR] = $1; n = FNR; next }
+        { d = a[FNR] - $1; if (d < 0) d = -d; if (!($1 > 0) || d > 1e-4 * $1) bad = 1 }
+        END { exit bad || n == 0 || FNR != n }' "$dir/losses.a" "$dir/losses.b"
+}
+
+for precision in fp32 bf16; do
+    many strategies || break
+    for words in "model.layer=full" "parallel.strategy=vanilla" "parallel.strategy=btp"; do
+        beside_ref 2 4 parallel.tp=2 train.precision=$precision "$words"
+    done
+done
+
+# Half-batches are products of half as many rows, whose sums may have another order.
+if many overlap; then
+    hashed 2 parallel.tp=2 parallel.overlap=off
+    first=$now told=$(losses)
+    hashed 2 parallel.tp=2 parallel.overlap=backward
+    same "weight gradients beside messages change no bit" "$now" "$first"
+    hashed 2 parallel.tp=2 parallel.overlap=all
+    halves=$now
+    if [ "$halves" = "$first" ]; then
+        echo "    half-batches have the bits of whole ones"
+    else
+        echo "    half-batches have other bits than whole ones"
+    fi
+    near "half-batches learn what whole ones do" "$(losses)" "$told"
+    hashed 2 parallel.tp=2 parallel.overlap=all
+    same "half-batches repeat" "$now" "$halves"
+    beside_ref 2 2 parallel.tp=2 parallel.overlap=all train.precision=bf16
+fi
+
+if many replicas; then
+    set -- parallel.dp=2 train.micro_batch=2
+    hashed 2 "$@"
+    first=$now
+    hashed 2 "$@"
+    same "replicas repeat" "$now" "$first"
+    hashed 2 "$@" parallel.zero=1
+    same "shards of the optimiser change no bit" "$now" "$first"
+    hashed 2 "$@" parallel.zero=1 parallel.bucket=0
+    same "nor do smaller buckets" "$now" "$first"
+    hashed 2 "$@" train.precision=bf16
+    first=$now
+    hashed 2 "$@" train.precision=bf16 parallel.zero=1
+    same "shards of the optimiser change no bit, bf16" "$now" "$first"
+fi
+
+# A block is computed as it is on one rank, and a message between stages is a copy.
+if many pipelines; then
+    set -- model.layers=4 train.micro_batch=2
+    hashed 0 "$@"
+    first=$now
+    for words in gpipe 1f1b zb-h1 "interleaved parallel.virtual_stages=2"; do
+        # shellcheck disable=SC2086 # words
+        hashed 2 "$@" parallel.pp=2 parallel.schedule=$words
+        same "two stages have the bits of one rank: $words" "$now" "$first"
+    done
+    beside_ref 2 2 "$@" parallel.pp=2 parallel.schedule=zb-h1 train.precision=bf16
+fi
+
+# All at once on eight ranks; its checkpoint goes on with one rank on ref.
+if many mesh && [ -z "$stand_in" ] && [ "$gpus" -lt 8 ]; then
+    echo "left out: eight ranks ($gpus GPUs)"
+elif many mesh; then
+    pretend 8
+    set -- train.steps=6 train.micro_batch=2 run.save=on run.overwrite=off
+    beside_ref 8 3 parallel.tp=2 parallel.pp=2 parallel.dp=2 train.micro_batch=2
+    rm -rf "$dir/run"
+    refused "eight ranks are stopped" 130 'after step 3 of 6' 8 train "$t" "$@" parallel.tp=2 \
+        parallel.pp=2 parallel.dp=2 parallel.zero=1 checkpoint.stop_at=3
+    ends_well "one rank of ref goes on" 0 train "$t" "$@" --resume run.backend=ref
+    told=$(losses)
+    ends_well "ref alone" 0 train "$t" "$@" run.backend=ref run.dir="$dir/ref"
+    near "the losses are those of ref alone" "$told" "$(losses "$dir/ref")"
+    pretend 2
+fi
+
 for words in "parallel.tp=2 train.precision=bf16" \
     "parallel.tp=2 parallel.overlap=all train.micro_batch=4" \
     "parallel.dp=2 train.micro_batch=2 train.head_chunk=1" \
     "parallel.dp=2 parallel.zero=1 train.precision=bf16" "parallel.pp=2 train.micro_batch=2"; do
-    part graphs || break
+    many graphs || break
     # shellcheck disable=SC2086 # words
     unchanged 2 $words
 done
@@ -208,16 +358,20 @@ survivor() {
 }
 
 # Read after 50 steps, the host has some thousand launches to give behind the collective that hangs:
-# more than the driver's queue takes.
-manners=
-! part peers || manners='model.layer=full model.layer=cola train.read_every=50'
-! part graph-peers || manners="$manners run.graph=on"
-for layout in tp dp; do
+# more than the driver's queue takes. (Where ranks share a GPU, whose steps are slow, a part of it.)
+layouts="tp dp" manners=
+[ -z "$stand_in" ] || layouts=tp
+if many peers; then
+    manners='train.read_every=50'
+    [ -n "$stand_in" ] || manners="model.layer=full model.layer=cola $manners"
+fi
+! many graph-peers || manners="$manners run.graph=on"
+for layout in $layouts; do
     for manner in $manners; do
-        begin parallel.$layout=2 "$manner"
+        begin "parallel.$layout=2" "$manner"
         kill -KILL "$(cat "$dir/pid.1")"
         killed "a rank is killed, $layout 2, $manner"
-        begin parallel.$layout=2 "$manner"
+        begin "parallel.$layout=2" "$manner"
         kill -STOP "$(cat "$dir/pid.1")"
         survivor "a rank stands still, $layout 2, $manner"
     done

@@ -1,17 +1,18 @@
 /* The functions of NCCL that gpu/ calls, between ranks that share one GPU of one node, which NCCL
- * itself refuses. For tests only: preloaded under every rank, it makes the code for several GPUs run
- * where there is one (tests/cli/gpu.sh). Right and repeatable before fast: sums run in the order of
- * ranks, in float for bf16, and are rounded once, so all ranks get the same bits.
+ * itself refuses. For tests only: preloaded under every rank, it makes the code for several GPUs
+ * run where there is one (tests/cli/gpu.sh). Right and repeatable before fast: sums run in the
+ * order of ranks, in float for bf16, and are rounded once, so all ranks get the same bits.
  *
- * Like NCCL's, calls put kernels on the given stream and return: they neither allocate nor wait, and
- * a stream that records them may replay them. Connecting waits for nobody. An abort ends the
- * kernels of its own rank; other ranks have to notice by themselves, as with NCCL. Beyond NCCL, ranks
- * whose calls do not belong together get an error rather than wrong numbers.
+ * As with NCCL, calls put kernels on the given stream and return: they neither allocate nor wait,
+ * and a stream that records them may replay them. Connecting waits for nobody. An abort ends the
+ * kernels of its own rank; other ranks have to notice by themselves. Beyond NCCL, ranks whose calls
+ * do not belong together get an error rather than wrong numbers.
  *
  * A communicator's memory stays pinned and mapped until the process ends: to give it back, CUDA may
  * wait for kernels that wait for a peer.
  */
-#include "tests/gpu/exchange.cuh"
+#include "tests/gpu/collective.cuh"
+#include "tests/gpu/pairs.cuh"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -68,8 +69,8 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
     return ncclSuccess;
 }
 
-/* The segment of that name, made by whoever comes first, zeros then; the last to come takes the name
- * away. */
+/* The segment of that name, made by whoever comes first, zeros then; the last to come takes the
+ * name away. */
 static ncclResult_t segment_open(struct segment **segment, const char *name, int size)
 {
     int fd = shm_open(name, O_CREAT | O_RDWR, 0600);
@@ -224,7 +225,8 @@ static ncclResult_t launch(const void *kernel, void *argument, cudaStream_t stre
     return err == cudaSuccess ? ncclSuccess : cuda_failed("launching a kernel", err);
 }
 
-/* All sends and receives of the group in one kernel: which of them comes first is the peers' choice. */
+/* All sends and receives of the group in one kernel: which of them comes first is the peers'
+ * choice. */
 static ncclResult_t launch_pairs(void)
 {
     struct pairs p = {};
@@ -286,8 +288,7 @@ static unsigned long long tag_of(int kind, ncclDataType_t type, int root, size_t
     return (((unsigned long long)count * 8 + kind) * 16 + type) * RANKS_MAX * 2 + root + 1;
 }
 
-static struct exchange exchange_of(enum exchange_kind kind, const void *in, void *out,
-                                   size_t count)
+static struct exchange exchange_of(enum exchange_kind kind, const void *in, void *out, size_t count)
 {
     struct exchange e = {};
 
