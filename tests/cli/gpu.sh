@@ -12,7 +12,8 @@
 #
 # GPU_PARTS names what is run, of: operations repeats documents any-order graphs peers graph-peers strategies
 # overlap replicas pipelines mesh one-gpu (all). With one-gpu, RANK_PARTS names which of those for
-# several ranks share the GPU (all but graph-peers' and peers' full tables).
+# several ranks share the GPU (all but graph-peers): those of most worth come first, with fewer rows
+# and steps, since messages are slow.
 # shellcheck disable=SC1091,SC2016,SC2034,SC2154 # lib.sh sets dir, text; the ranks' shells expand
 . "$SOURCE/tests/cli/lib.sh"
 LIMIT=${GPU_LIMIT:-120}
@@ -36,12 +37,25 @@ if [ "$status" = 3 ]; then
 fi
 same "a GPU answers" "$status" 0
 
-rank_parts="strategies overlap replicas pipelines mesh graphs peers graph-peers"
+# After each check: how long it and what led to it took.
+since=$(date +%s)
+told() {
+    moment=$(date +%s)
+    [ "$moment" -eq "$since" ] || echo "    $((moment - since)) s"
+    since=$moment
+}
+
+rank_parts="strategies replicas pipelines overlap graphs peers graph-peers mesh"
 part() {
     case " ${GPU_PARTS:-operations repeats documents any-order one-gpu $rank_parts} " in
     *" $1 "*) ;;
     *) return 1 ;;
     esac
+}
+
+# What a job leaves is compared when it ended well alone: else it may be that of the one before.
+bits() {
+    [ "$status" != 0 ] || hashes
 }
 
 # ---- one GPU ----
@@ -53,11 +67,11 @@ for layer in full cola; do
         set -- model.layer=$layer train.precision=$precision train.steps=5 train.micro_batch=1 \
             run.hash=on
         ends_well "N26 $layer $precision" 0 train "$t" "$@"
-        first=$(hashes)
+        first=$(bits)
         i=1 others=0
         while [ "$i" -lt "${REPEATS:-20}" ]; do
             direct train "$t" "$@"
-            [ -n "$first" ] && [ "$(hashes)" = "$first" ] || others=$((others + 1))
+            [ -n "$first" ] && [ "$(bits)" = "$first" ] || others=$((others + 1))
             i=$((i + 1))
         done
         same "N26 $layer $precision: ${REPEATS:-20} times 5 steps of 8 micro-batches" \
@@ -86,46 +100,37 @@ for words in "model.layer=full" "model.layer=full train.precision=bf16 train.mic
     expect "documents apart: three replays, $words" \
         test "$(grep -c '^shadow of step' "$dir/out")" = 3
     grep '^shadow of step' "$dir/out" | tail -n 1
-    want=$(hashes)
+    want=$(bits)
     ends_well "documents apart once more, $words" 0 train "$t" "$@" data.reset_documents=on
-    same "documents apart: the same weights again, $words" "$(hashes)" "$want"
+    same "documents apart: the same weights again, $words" "$(bits)" "$want"
     ends_well "documents that see each other, $words" 0 train "$t" "$@"
-    differ "documents apart matter, $words" "$(hashes)" "$want"
+    differ "documents apart matter, $words" "$(bits)" "$want"
 done
 
-# The same learning from gradients that may differ from run to run, and that do not within a run that
-# is to repeat.
-for layer in full cola; do
-    part any-order || break
-    ends_well "any order of sums beside ref, $layer" 0 train "$t" model.layer=$layer train.seq=128 \
-        train.precision=bf16 train.steps=6 shadow.every=2 shadow.stop=on run.deterministic=off
-    expect "any order of sums: three replays, $layer" \
-        test "$(grep -c '^shadow of step' "$dir/out")" = 3
-    grep '^shadow of step' "$dir/out" | tail -n 1
-done
-! part any-order || ends_well "attention in any order" 0 validate ops --backend gpu --any-order \
-    --only attention
-
-# The records without what a clock measures.
+# The records without what a clock measures; none of a job that failed.
 records() {
+    [ "$status" = 0 ] || return 0
     clocks='ms\|tokens_per_s\|flops_per_s\|mfu\|peak_rss\|seconds\|start_seconds'
     sed "s/\"\($clocks\)\":[^,}]*,\{0,1\}//g" "$dir/run/metrics.jsonl"
 }
 
 # unchanged RANKS WORDS...: the same hashes, losses, norms and records with and without graphs, read
-# after each step or seven. The first step, one of a profile and one after a replay through ref are
-# among them.
+# after each step or seven. A validation, a step of a profile and one after a replay through ref are
+# among them: $span. $ways: as against plain and read at once.
+span="train.steps=16 train.eval_every=6 shadow.every=11 profile.first=9"
+ways="off on"
 unchanged() {
     ranks=$1
     shift
-    set -- "$@" train.steps=16 run.hash=on train.eval_every=6 shadow.every=11 profile.first=9
+    # shellcheck disable=SC2086 # words
+    set -- "$@" $span run.hash=on
     ends_well "plain, read at once: $*" "$ranks" train "$t" "$@" run.graph=off train.read_every=1
-    first=$(hashes) told=$(records)
-    for how in "run.graph=off train.read_every=7" "run.graph=on train.read_every=7"; do
-        # shellcheck disable=SC2086 # words
-        ends_well "$how: $*" "$ranks" train "$t" "$@" $how
-        same "$how: the same weights, losses and norms: $*" "$(hashes)" "$first"
-        same "$how: the same records: $*" "$(records)" "$told"
+    first=$(bits) known=$(records)
+    for graph in $ways; do
+        ends_well "read late, graphs $graph: $*" "$ranks" train "$t" "$@" train.read_every=7 \
+            run.graph="$graph"
+        same "graphs $graph: the same weights, losses and norms: $*" "$(bits)" "$first"
+        same "graphs $graph: the same records: $*" "$(records)" "$known"
     done
     expect "it was recorded: $*" grep -q '^graph  ' "$dir/out"
 }
@@ -164,6 +169,8 @@ END
     NARROWS=$dir/narrows
     LIMIT=${GPU_LIMIT:-60}
     gpus=2
+    span="train.steps=8 train.eval_every=3 shadow.every=5 profile.first=7"
+    ways=on
     # A message takes as long as the other rank's turn on the GPU, some ms.
     printf 'sample:\n  tokens: 2\n' >>"$t"
 fi
@@ -172,6 +179,12 @@ pretend() {
     export NARROWS_ONE_GPU_RANKS="$1"
 }
 pretend 2
+# alone COMMAND...: a row that is worth its time on GPUs of their own alone.
+alone() {
+    [ -n "$stand_in" ] || "$@"
+}
+few=5
+[ -z "$stand_in" ] || few=3
 
 # many PART: rows of it for several ranks are wanted.
 many() {
@@ -185,6 +198,14 @@ many() {
     esac
 }
 
+# One row fails where cuDNN cannot be made to share the GPU; the others go on without it.
+share() {
+    if [ -n "$stand_in" ] && [ "$status" != 0 ] && grep -q -i cudnn "$dir/err"; then
+        export NARROWS_ATTENTION=own
+        echo "    the rows that follow have attention by own kernels"
+    fi
+}
+
 # beside_ref RANKS STEPS WORDS...: the shadow of each step agrees.
 beside_ref() {
     ranks=$1 steps=$2
@@ -194,18 +215,21 @@ beside_ref() {
     expect "$steps replays on $ranks ranks: $*" \
         test "$(grep -c '^shadow of step' "$dir/out")" = "$steps"
     grep '^shadow of step' "$dir/out" | tail -n 1
+    share
 }
 
 # hashed RANKS WORDS...: a few steps; their hashes, losses and norms in $now.
 hashed() {
     ranks=$1
     shift
-    ends_well "on $ranks ranks: $*" "$ranks" train "$t" train.steps=5 run.hash=on "$@"
-    now=$(hashes)
+    ends_well "on $ranks ranks: $*" "$ranks" train "$t" train.steps="$few" run.hash=on "$@"
+    now=$(bits)
+    share
 }
 
-# losses [FOLDER]: of the steps of a run.
+# losses [FOLDER]: of the steps of a run; none of one that failed.
 losses() {
+    [ "$status" = 0 ] || return 0
     sed -n 's/.*"loss":\([^,]*\),.*/\1/p' "${1:-$dir/run}/metrics.jsonl"
 }
 
@@ -219,46 +243,30 @@ near() {
         END { exit bad || n == 0 || FNR != n }' "$dir/losses.a" "$dir/losses.b"
 }
 
-for precision in fp32 bf16; do
+for precision in bf16 fp32; do
     many strategies || break
     for words in "model.layer=full" "parallel.strategy=vanilla" "parallel.strategy=btp"; do
-        beside_ref 2 4 parallel.tp=2 train.precision=$precision "$words"
+        beside_ref 2 "$few" parallel.tp=2 train.precision=$precision "$words"
     done
+    [ -z "$stand_in" ] || break
 done
-
-# Half-batches are products of half as many rows, whose sums may have another order.
-if many overlap; then
-    hashed 2 parallel.tp=2 parallel.overlap=off
-    first=$now told=$(losses)
-    hashed 2 parallel.tp=2 parallel.overlap=backward
-    same "weight gradients beside messages change no bit" "$now" "$first"
-    hashed 2 parallel.tp=2 parallel.overlap=all
-    halves=$now
-    if [ "$halves" = "$first" ]; then
-        echo "    half-batches have the bits of whole ones"
-    else
-        echo "    half-batches have other bits than whole ones"
-    fi
-    near "half-batches learn what whole ones do" "$(losses)" "$told"
-    hashed 2 parallel.tp=2 parallel.overlap=all
-    same "half-batches repeat" "$now" "$halves"
-    beside_ref 2 2 parallel.tp=2 parallel.overlap=all train.precision=bf16
-fi
 
 if many replicas; then
     set -- parallel.dp=2 train.micro_batch=2
     hashed 2 "$@"
     first=$now
-    hashed 2 "$@"
-    same "replicas repeat" "$now" "$first"
     hashed 2 "$@" parallel.zero=1
     same "shards of the optimiser change no bit" "$now" "$first"
     hashed 2 "$@" parallel.zero=1 parallel.bucket=0
     same "nor do smaller buckets" "$now" "$first"
-    hashed 2 "$@" train.precision=bf16
-    first=$now
-    hashed 2 "$@" train.precision=bf16 parallel.zero=1
-    same "shards of the optimiser change no bit, bf16" "$now" "$first"
+    if [ -z "$stand_in" ]; then
+        hashed 2 "$@"
+        same "replicas repeat" "$now" "$first"
+        hashed 2 "$@" train.precision=bf16
+        first=$now
+        hashed 2 "$@" train.precision=bf16 parallel.zero=1
+        same "shards of the optimiser change no bit, bf16" "$now" "$first"
+    fi
 fi
 
 # A block is computed as it is on one rank, and a message between stages is a copy.
@@ -271,34 +279,42 @@ if many pipelines; then
         hashed 2 "$@" parallel.pp=2 parallel.schedule=$words
         same "two stages have the bits of one rank: $words" "$now" "$first"
     done
-    beside_ref 2 2 "$@" parallel.pp=2 parallel.schedule=zb-h1 train.precision=bf16
+    alone beside_ref 2 2 "$@" parallel.pp=2 parallel.schedule=zb-h1 train.precision=bf16
 fi
 
-# All at once on eight ranks; its checkpoint goes on with one rank on ref.
-if many mesh && [ -z "$stand_in" ] && [ "$gpus" -lt 8 ]; then
-    echo "left out: eight ranks ($gpus GPUs)"
-elif many mesh; then
-    pretend 8
-    set -- train.steps=6 train.micro_batch=2 run.save=on run.overwrite=off
-    beside_ref 8 3 parallel.tp=2 parallel.pp=2 parallel.dp=2 train.micro_batch=2
-    rm -rf "$dir/run"
-    refused "eight ranks are stopped" 130 'after step 3 of 6' 8 train "$t" "$@" parallel.tp=2 \
-        parallel.pp=2 parallel.dp=2 parallel.zero=1 checkpoint.stop_at=3
-    ends_well "one rank of ref goes on" 0 train "$t" "$@" --resume run.backend=ref
-    told=$(losses)
-    ends_well "ref alone" 0 train "$t" "$@" run.backend=ref run.dir="$dir/ref"
-    near "the losses are those of ref alone" "$told" "$(losses "$dir/ref")"
-    pretend 2
+# Half-batches are products of half as many rows, whose sums may have another order.
+if many overlap; then
+    hashed 2 parallel.tp=2 parallel.overlap=off
+    first=$now known=$(losses)
+    hashed 2 parallel.tp=2 parallel.overlap=backward
+    same "weight gradients beside messages change no bit" "$now" "$first"
+    hashed 2 parallel.tp=2 parallel.overlap=all
+    halves=$now
+    if [ "$halves" = "$first" ]; then
+        echo "    half-batches have the bits of whole ones"
+    else
+        echo "    half-batches have other bits than whole ones"
+    fi
+    near "half-batches learn what whole ones do" "$(losses)" "$known"
+    if [ -z "$stand_in" ]; then
+        hashed 2 parallel.tp=2 parallel.overlap=all
+        same "half-batches repeat" "$now" "$halves"
+    fi
+    alone beside_ref 2 2 parallel.tp=2 parallel.overlap=all train.precision=bf16
 fi
 
-for words in "parallel.tp=2 train.precision=bf16" \
-    "parallel.tp=2 parallel.overlap=all train.micro_batch=4" \
-    "parallel.dp=2 train.micro_batch=2 train.head_chunk=1" \
-    "parallel.dp=2 parallel.zero=1 train.precision=bf16" "parallel.pp=2 train.micro_batch=2"; do
-    many graphs || break
-    # shellcheck disable=SC2086 # words
-    unchanged 2 $words
-done
+recorded() {
+    for words; do
+        # shellcheck disable=SC2086 # words
+        unchanged 2 $words
+    done
+}
+if many graphs; then
+    recorded "parallel.tp=2 train.precision=bf16" \
+        "parallel.dp=2 parallel.zero=1 train.precision=bf16" "parallel.pp=2 train.micro_batch=2"
+    alone recorded "parallel.tp=2 parallel.overlap=all train.micro_batch=4" \
+        "parallel.dp=2 train.micro_batch=2 train.head_chunk=1"
+fi
 job $((gpus + 1)) train "$t" train.batch=$((gpus + 1))
 check_refusal "more ranks than GPUs" 9 'ranks on this node & one rank a GPU'
 
@@ -358,14 +374,12 @@ survivor() {
 }
 
 # Read after 50 steps, the host has some thousand launches to give behind the collective that hangs:
-# more than the driver's queue takes. (Where ranks share a GPU, whose steps are slow, a part of it.)
+# more than the driver's queue takes. (Where ranks share a GPU, whose steps are slow, 20 have to do.)
 layouts="tp dp" manners=
-[ -z "$stand_in" ] || layouts=tp
-if many peers; then
-    manners='train.read_every=50'
-    [ -n "$stand_in" ] || manners="model.layer=full model.layer=cola $manners"
-fi
+! many peers || manners="model.layer=full model.layer=cola train.read_every=50"
 ! many graph-peers || manners="$manners run.graph=on"
+[ -z "$stand_in" ] || { layouts=tp && manners=; }
+[ -z "$stand_in" ] || ! many peers || manners=train.read_every=20
 for layout in $layouts; do
     for manner in $manners; do
         begin "parallel.$layout=2" "$manner"
@@ -376,4 +390,22 @@ for layout in $layouts; do
         survivor "a rank stands still, $layout 2, $manner"
     done
 done
+
+# All at once on eight ranks, or four of one GPU; their checkpoint goes on with one rank on ref.
+mesh="parallel.tp=2 parallel.pp=2 parallel.dp=2 parallel.zero=1" all=8
+[ -z "$stand_in" ] || { mesh="parallel.tp=2 parallel.pp=2" all=4 && pretend 4; }
+if many mesh && [ -z "$stand_in" ] && [ "$gpus" -lt 8 ]; then
+    echo "left out: eight ranks ($gpus GPUs)"
+elif many mesh; then
+    alone beside_ref 8 3 parallel.tp=2 parallel.pp=2 parallel.dp=2 train.micro_batch=2
+    rm -rf "$dir/run"
+    set -- train.steps=4 train.micro_batch=2 run.save=on run.overwrite=off
+    # shellcheck disable=SC2086 # words
+    refused "$all ranks are stopped" 130 'after step 2 of 4' "$all" train "$t" "$@" $mesh \
+        checkpoint.stop_at=2
+    ends_well "one rank of ref goes on" 0 train "$t" "$@" --resume run.backend=ref
+    known=$(losses)
+    ends_well "ref alone" 0 train "$t" "$@" run.backend=ref run.dir="$dir/ref"
+    near "the losses are those of ref alone" "$known" "$(losses "$dir/ref")"
+fi
 finish

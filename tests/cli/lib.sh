@@ -35,8 +35,10 @@ export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 # Several ranks share few cores: one thread each, which does not spin while it waits.
 export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 
-# Tests that need something more to be undone define undo().
+# Tests that need something more to be undone define undo(); those that say more about each check,
+# told(), which is called after it.
 undo() { :; }
+told() { :; }
 leave() {
     undo
     rm -rf "$dir"
@@ -54,6 +56,7 @@ need_mpirun() {
 ok() {
     passed=$((passed + 1))
     echo "ok: $1"
+    told
 }
 
 # not_ok WHAT WHY: counts a failure and shows the end of the last job's output.
@@ -63,6 +66,7 @@ not_ok() {
     for file in "$dir/out" "$dir/err"; do
         [ ! -s "$file" ] || tail -n 12 "$file" | sed 's/^/    | /'
     done
+    told
 }
 
 expect() {
