@@ -10,10 +10,10 @@
 # and positions within documents learn what ref learns. Ranks that share layers agree with ref under
 # every strategy; work beside messages, replicas, shards and stages change no bit.
 #
-# GPU_PARTS names what is run, of: operations repeats documents any-order graphs peers graph-peers strategies
-# overlap replicas pipelines mesh one-gpu (all). With one-gpu, RANK_PARTS names which of those for
-# several ranks share the GPU (all but graph-peers): those of most worth come first, with fewer rows
-# and steps, since messages are slow.
+# GPU_PARTS names what is run, of: operations repeats documents any-order graphs peers graph-peers
+# strategies overlap replicas pipelines mesh one-gpu (all). With one-gpu, RANK_PARTS names which of
+# those for several ranks share the GPU (all but graph-peers): those of most worth come first, with
+# fewer rows and steps, since messages are slow.
 # shellcheck disable=SC1091,SC2016,SC2034,SC2154 # lib.sh sets dir, text; the ranks' shells expand
 . "$SOURCE/tests/cli/lib.sh"
 LIMIT=${GPU_LIMIT:-120}
