@@ -2,18 +2,10 @@
 #include "gpu/fit.cuh"
 #include "gpu/gpu.h"
 #include "gpu/reduce.h"
+#include "gpu/rms_ring.cuh"
 
-/* Columns of a block of the kernel below: so many floats of shared memory. */
+/* Columns of a block at most: so many floats of shared memory; where c is summed by it, too. */
 enum { RMS_TILE = 4096, RMS_WHOLE = 12288 };
-
-struct rms_back_args {
-    struct view dx, t, x, gain;
-    struct column coef; /* alpha and beta of each row; or, with data NULL, from s */
-    struct column s;
-    struct norm norm;
-    int64_t rows, cols, tile, per;
-    float *partial; /* [parts, cols] */
-};
 
 /* alpha and beta of a row from its statistic, c summed over the row by the whole block. */
 template <int FORM, int V>
@@ -124,113 +116,157 @@ template <int FORM, int V> __global__ void rms_backward_kernel(struct rms_back_a
     }
 }
 
-/* What a thread holds of a row in the kernel below: eight columns. */
-template <int FORM> struct piece {
-    struct raw<FORM> t, x, dx;
-};
-
-template <int FORM>
-static __device__ __forceinline__ void piece_load(struct piece<FORM> *p,
-                                                  const struct rms_back_args &a, int64_t row,
-                                                  int64_t col)
+/* Sum over a block of at most 16 warps with one barrier, the same bits in every thread: rows take
+ * turns between two halves of `part`, and nobody reaches the row after next before all have read
+ * this one's half. Entries of absent warps are zero. */
+static __device__ __forceinline__ float piece_sum(float x, float4 (&part)[2][4], int row)
 {
-    raw_load<FORM>(&p->t, a.t, row * a.t.stride + col);
-    raw_load<FORM>(&p->x, a.x, row * a.x.stride + col);
-    raw_load<FORM>(&p->dx, a.dx, row * a.dx.stride + col);
-}
-
-/* block_sum with one barrier: rows take turns between two halves of `part`, and nobody reaches the
- * row after next before all have read this one's half. */
-static __device__ __forceinline__ float piece_sum(float x, float (*part)[32], int64_t row)
-{
-    int lane = threadIdx.x % 32, warps = blockDim.x / 32;
-    float *own = part[row % 2];
-
-    x = warp_sum(x);
-    if (lane == 0)
-        own[threadIdx.x / 32] = x;
-    __syncthreads();
-    return warp_sum(lane < warps ? own[lane] : 0.0f);
-}
-
-/* alpha and beta of the row whose piece every thread of the block holds. */
-template <int FORM>
-static __device__ __forceinline__ void piece_coef(float *alpha, float *beta,
-                                                  const struct rms_back_args &a, int64_t row,
-                                                  const struct piece<FORM> &p,
-                                                  const struct raw<FORM> &gain, float (*part)[32])
-{
+    const float4 *own = part[row % 2];
     float sum = 0.0f;
 
-    if (a.coef.data) {
-        *alpha = a.coef.data[row * a.coef.stride];
-        *beta = a.coef.data[row * a.coef.stride + 1];
-        return;
-    }
+    x = warp_sum(x);
+    if (threadIdx.x % 32 == 0)
+        reinterpret_cast<float *>(part[row % 2])[threadIdx.x / 32] = x;
+    __syncthreads();
 #pragma unroll
-    for (int i = 0; i < 8; i++)
-        sum += raw_at<FORM>(p.t, i) * raw_at<FORM>(gain, i) * raw_at<FORM>(p.x, i);
-    sum = piece_sum(sum, part, row);
-    *alpha = inverse_rms(a.s.data[row * a.s.stride], a.norm);
-    *beta = sum * *alpha * *alpha * *alpha / (float)a.norm.width;
+    for (int i = 0; i < 4; i++)
+        if (i * 128 < blockDim.x)
+            sum += (own[i].x + own[i].y) + (own[i].z + own[i].w);
+    return sum;
 }
 
-/* The same where a block's columns are eight a thread: everything stays in registers, each row is
- * read once, and the next one is on its way while this one is worked on. Four blocks of 256 threads
- * (two of 512) fit on a multiprocessor, and rms_backward_launch starts so many. */
-template <int FORM>
-__global__ void __launch_bounds__(RMS_TILE / 8, FORM == FORM_BF16 ? 2 : 1)
-    rms_backward_piece_kernel(struct rms_back_args a)
+/* alpha of a row, with its beta where coefficients are given, else with what its sum c is to be
+ * multiplied by; 0 behind the last row. */
+static __device__ __forceinline__ float2 piece_coef(const struct rms_back_args &a, int64_t row)
 {
-    __shared__ float part[2][32];
-    int64_t first = blockIdx.x * a.per, last = min(first + a.per, a.rows);
-    int64_t col = blockIdx.y * a.tile + threadIdx.x * 8;
-    struct piece<FORM> now, next;
-    struct raw<FORM> gain;
-    float alpha, beta, sum[8] = {}, dx[8];
+    float alpha;
 
-    raw_load<FORM>(&gain, a.gain, col);
-    if (first < last)
-        piece_load<FORM>(&now, a, first, col);
-    for (int64_t row = first; row < last; row++, now = next) {
-        if (row + 1 < last)
-            piece_load<FORM>(&next, a, row + 1, col);
-        piece_coef<FORM>(&alpha, &beta, a, row, now, gain, part);
+    if (row >= a.rows)
+        return make_float2(0.0f, 0.0f);
+    if (a.coef.data)
+        return make_float2(a.coef.data[row * a.coef.stride], a.coef.data[row * a.coef.stride + 1]);
+    alpha = inverse_rms(a.s.data[row * a.s.stride], a.norm);
+    return make_float2(alpha, alpha * alpha * alpha / (float)a.norm.width);
+}
+
+/* The same where a block's columns are eight a thread: each row is read once, and the next ones are
+ * on their way while this one waits for its sum. The statistics of 32 rows are fetched and worked
+ * on at once, one a lane, so that no row waits for its own. 2 RMS_TILE columns, of all blocks
+ * together, fit on a multiprocessor; rms_busy tells how many blocks are started. */
+template <int FORM>
+__global__ void __launch_bounds__(RMS_TILE / 8, 2) rms_backward_piece_kernel(struct rms_back_args a)
+{
+    extern __shared__ float4 staged[];
+    __shared__ float4 part[2][4];
+    int64_t first = blockIdx.x * a.per, col = blockIdx.y * a.tile + threadIdx.x * 8;
+    int64_t out = first * a.dx.stride + col;
+    int rows = (int)min(a.per, a.rows - first);
+    struct ring<FORM> ring;
+    float2 coef = {};
+    float g[8], sum[8] = {}, t[8], x[8], dx[8];
+
+    ring_start(&ring, staged, a, first, col);
+    for (int k = 0; k < (int)ring.STAGES - 1; k++)
+        ring.fetch(a, k < rows);
+    load<FORM, 8>(g, a.gain, col);
+    if (threadIdx.x < 32)
+        reinterpret_cast<float *>(part)[threadIdx.x] = 0.0f;
+    __syncthreads();
+    for (int row = 0; row < rows; row++, out += a.dx.stride) {
+        float alpha, beta, dot = 0.0f;
+
+        if (row % 32 == 0)
+            coef = piece_coef(a, first + row + threadIdx.x % 32);
+        ring.fetch(a, row + (int)ring.STAGES - 1 < rows);
+        __pipeline_wait_prior(ring.STAGES - 1);
+        ring.read(t, a.t, 0);
+        ring.read(x, a.x, 1);
+        alpha = __shfl_sync(0xffffffffu, coef.x, row % 32);
+        beta = __shfl_sync(0xffffffffu, coef.y, row % 32);
+        if (!a.coef.data) {
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                dot += t[i] * g[i] * x[i];
+            beta *= piece_sum(dot, part, row);
+        }
+        ring.read(dx, a.dx, 2);
+        ring.turn(&ring.got);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
-            float t = raw_at<FORM>(now.t, i) * alpha, x = raw_at<FORM>(now.x, i);
-
-            dx[i] = raw_at<FORM>(now.dx, i) + (t * raw_at<FORM>(gain, i) - beta * x);
-            sum[i] += t * x;
+            t[i] *= alpha;
+            dx[i] = dx[i] + t[i] * g[i] - beta * x[i];
+            sum[i] += t[i] * x[i];
         }
-        store<FORM, 8>(a.dx, row * a.dx.stride + col, dx);
+        store<FORM, 8>(a.dx, out, dx);
     }
 #pragma unroll
     for (int i = 0; i < 8; i++)
         a.partial[blockIdx.x * a.cols + col + i] = sum[i];
 }
 
+/* Whether blocks are whole warps of eight columns a thread, so that the kernel above fits. */
+static bool rms_in_pieces(const struct rms_back_args &a)
+{
+    return a.cols % a.tile == 0 && a.tile % (8 * 32) == 0 && a.tile <= RMS_TILE;
+}
+
+/* Starts it where the device has room for its ring. */
+template <int FORM>
+static enum status rms_backward_pieces(bool *done, struct gpu_device *dev,
+                                       const struct rms_back_args &a, dim3 blocks)
+{
+    size_t shared = (size_t)a.tile * RMS_STAGED;
+    int room;
+
+    CUDA_TRY(cudaDeviceGetAttribute(&room, cudaDevAttrMaxSharedMemoryPerBlockOptin, dev->ordinal));
+    *done = shared + 1024 <= (size_t)room;
+    if (!*done)
+        return ST_OK;
+    CUDA_TRY(cudaFuncSetAttribute(rms_backward_piece_kernel<FORM>,
+                                  cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
+    CUDA_TRY(cudaFuncSetAttribute(rms_backward_piece_kernel<FORM>,
+                                  cudaFuncAttributePreferredSharedMemoryCarveout,
+                                  cudaSharedmemCarveoutMaxShared));
+    rms_backward_piece_kernel<FORM><<<blocks, (unsigned)(a.tile / 8), shared, dev->stream>>>(a);
+    return ST_OK;
+}
+
 /* The kernel that fits: whole warps of eight columns a thread, or any width. */
 template <int FORM, int V>
-static void rms_backward_start(struct gpu_device *dev, const struct rms_back_args &a, dim3 blocks)
+static enum status rms_backward_start(struct gpu_device *dev, const struct rms_back_args &a,
+                                      dim3 blocks)
 {
-    bool pieces = V == 8 && a.cols % a.tile == 0 && a.tile % (8 * 32) == 0 && a.tile <= RMS_TILE;
-    unsigned threads = row_threads(a.tile, V, 512);
+    bool done = false;
 
-    if (pieces)
-        rms_backward_piece_kernel<FORM><<<blocks, (unsigned)(a.tile / 8), 0, dev->stream>>>(a);
-    else
+    if constexpr (V == 8)
+        if (rms_in_pieces(a))
+            TRY(rms_backward_pieces<FORM>(&done, dev, a, blocks));
+    if (!done)
         rms_backward_kernel<FORM, V>
-            <<<blocks, threads, (size_t)a.tile * sizeof(float), dev->stream>>>(a);
+            <<<blocks, row_threads(a.tile, V, 512), (size_t)a.tile * sizeof(float), dev->stream>>>(
+                a);
+    return ST_OK;
+}
+
+/* Blocks that a multiprocessor is given. Each leaves a partial sum of the gain's gradient, to be
+ * joined, so they are no more than it takes to keep memory busy: two at least, of which one goes on
+ * while the other waits for a row's sum. In bf16 RMS_TILE columns, in pieces, have three rows of t,
+ * x and dx under way, 72 KB; whatever fetches less far ahead gets twice as many. */
+static int64_t rms_busy(const struct fit *f, const struct rms_back_args &a)
+{
+    bool ahead = f->wide && !f->f32 && rms_in_pieces(a);
+    int64_t blocks = RMS_TILE * (ahead ? 1 : 2) / a.tile;
+
+    return blocks < 2 ? 2 : blocks < 8 ? blocks : 8;
 }
 
 static enum status rms_backward_launch(struct gpu_device *dev, struct rms_back_args a,
                                        const struct rms_grad *g, int accumulate)
 {
     struct fit f = fit_start(g->x.rows, g->x.cols);
+    enum status st = ST_OK;
     struct gpu_parts parts;
-    int64_t tiles;
-    int busy;
+    int64_t tiles, busy;
 
     a.dx = fit_view(&f, &g->dx);
     a.t = fit_view(&f, &g->t);
@@ -241,13 +277,14 @@ static enum status rms_backward_launch(struct gpu_device *dev, struct rms_back_a
     a.cols = f.cols;
     a.tile = a.coef.data && f.cols > RMS_TILE ? (int64_t)RMS_TILE : f.cols;
     tiles = (a.cols + a.tile - 1) / a.tile;
-    busy = a.tile <= 1024 ? 8 : a.tile <= 2048 ? 4 : 2; /* blocks that a multiprocessor holds */
-    TRY(gpu_parts_of(&parts, dev, a.rows, a.cols, (busy * (int64_t)dev->sms + tiles - 1) / tiles));
+    busy = rms_busy(&f, a) * dev->sms;
+    TRY(gpu_parts_of(&parts, dev, a.rows, a.cols, (busy + tiles - 1) / tiles));
     a.per = parts.per;
     a.partial = parts.partial;
     fit_launch(&f, [&](auto form, auto v) {
-        rms_backward_start<form, v>(dev, a, dim3((unsigned)parts.parts, (unsigned)tiles));
+        st = rms_backward_start<form, v>(dev, a, dim3((unsigned)parts.parts, (unsigned)tiles));
     });
+    TRY(st);
     TRY(gpu_launched(dev, "rms_backward"));
     return gpu_parts_join(dev, &g->dgain, &parts, accumulate);
 }
