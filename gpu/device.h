@@ -35,9 +35,8 @@ struct gpu_staging {
  *   GPU_PUT_PRODUCT  a product of cuBLASLt
  *   GPU_PUT_CALL     an execution of cuDNN; a collective with its events, on either stream (the
  *                    compute stream waits for each, so its marks bound that stream too)
- *   GPU_PUT_SORT     CUB's sort, with the small kernels around it
  *   GPU_PUT_GRAPH    a replayed graph, whatever it holds: the host is up to four steps ahead */
-enum { GPU_PUT_PRODUCT = 2, GPU_PUT_CALL = 8, GPU_PUT_SORT = 16, GPU_PUT_GRAPH = 256 };
+enum { GPU_PUT_PRODUCT = 2, GPU_PUT_CALL = 8, GPU_PUT_GRAPH = 256 };
 
 /* Events of a profile's moments. */
 struct gpu_stamps {

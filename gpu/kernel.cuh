@@ -56,11 +56,23 @@ static __device__ __forceinline__ unsigned bf16_pack(float low, float high)
 template <int FORM, int V>
 static __device__ __forceinline__ void load(float (&f)[V], const struct view &v, int64_t i)
 {
-    static_assert(V == 1 || V == 8, "one element or a 16-byte piece of bf16");
+    static_assert(V == 1 || V == 4 || V == 8, "one element or a piece of 8 or 16 bytes of bf16");
     if constexpr (V == 1) {
         f[0] = view_is_bf16<FORM>(v)
                    ? __bfloat162float(static_cast<const __nv_bfloat16 *>(v.data)[i])
                    : static_cast<const float *>(v.data)[i];
+    } else if constexpr (V == 4) {
+        if (view_is_bf16<FORM>(v)) {
+            uint2 w =
+                *reinterpret_cast<const uint2 *>(static_cast<const __nv_bfloat16 *>(v.data) + i);
+
+            f[0] = bf16_low(w.x), f[1] = bf16_high(w.x), f[2] = bf16_low(w.y);
+            f[3] = bf16_high(w.y);
+        } else {
+            float4 a = *reinterpret_cast<const float4 *>(static_cast<const float *>(v.data) + i);
+
+            f[0] = a.x, f[1] = a.y, f[2] = a.z, f[3] = a.w;
+        }
     } else if (view_is_bf16<FORM>(v)) {
         uint4 w = *reinterpret_cast<const uint4 *>(static_cast<const __nv_bfloat16 *>(v.data) + i);
 
@@ -84,6 +96,13 @@ static __device__ __forceinline__ void store(const struct view &v, int64_t i, co
             static_cast<__nv_bfloat16 *>(v.data)[i] = __float2bfloat16_rn(f[0]);
         else
             static_cast<float *>(v.data)[i] = f[0];
+    } else if constexpr (V == 4) {
+        if (view_is_bf16<FORM>(v))
+            *reinterpret_cast<uint2 *>(static_cast<__nv_bfloat16 *>(v.data) + i) =
+                make_uint2(bf16_pack(f[0], f[1]), bf16_pack(f[2], f[3]));
+        else
+            *reinterpret_cast<float4 *>(static_cast<float *>(v.data) + i) =
+                make_float4(f[0], f[1], f[2], f[3]);
     } else if (view_is_bf16<FORM>(v)) {
         *reinterpret_cast<uint4 *>(static_cast<__nv_bfloat16 *>(v.data) + i) =
             make_uint4(bf16_pack(f[0], f[1]), bf16_pack(f[2], f[3]), bf16_pack(f[4], f[5]),

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 /* Bytes.
- * GPU_SCRATCH    for partial sums and sorted tokens, taken at open; what needs more (a table of
+ * GPU_SCRATCH    for partial sums and lists of tokens, taken at open; what needs more (a table of
  *                statistics of a very long batch, cuDNN's workspace) makes it grow at first use
  * GPU_WORKSPACE  that cuBLASLt may use; taken at open
  * GPU_ATTENTION_WORKSPACE  cuDNN's, unless one sequence needs more: backward takes as many
