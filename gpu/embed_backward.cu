@@ -219,6 +219,7 @@ __global__ void __launch_bounds__(256, 8) embed_sum_kernel(struct embed_back_arg
     int64_t col = ((int64_t)blockIdx.y * blockDim.x + threadIdx.x) * V;
     unsigned b = blockIdx.x, group = b / (a.mix + 1), at = b % (a.mix + 1), rows;
 
+    await_kernel_before();
     if (group < 2 * a.windows && at == 0) {
         embed_long<FORM, V>(a, group / 2, (int)(group % 2), col);
         return;
@@ -261,8 +262,8 @@ static enum status embed_backward_launch(struct gpu_device *dev, struct embed_ba
     TRY(gpu_embed_order(dev, &a.list));
     chunks = 2 * (int64_t)a.windows;
     a.mix = chunks ? (unsigned)min(rows / chunks, (int64_t)SUM_MIX) : 0;
-    embed_sum_kernel<FORM, V>
-        <<<dim3((unsigned)(chunks + rows), a.pieces), threads, 0, dev->stream>>>(a);
+    TRY(launch_behind(embed_sum_kernel<FORM, V>, dim3((unsigned)(chunks + rows), a.pieces), threads,
+                      dev->stream, a));
     return gpu_launched(dev, "embed_backward");
 }
 

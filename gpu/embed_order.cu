@@ -143,6 +143,7 @@ __global__ void __launch_bounds__(32 * ORDER_WARPS) embed_order_kernel(struct em
     unsigned rows = order_rows(a), row[ORDER_AHEAD], below;
     struct order_span span = order_span_of(a, warp);
 
+    next_kernel_may_start();
     for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < a.zeros;
          i += gridDim.x * blockDim.x)
         a.zero[i] = 0;

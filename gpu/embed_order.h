@@ -22,7 +22,7 @@ struct embed_list {
 };
 
 /* Fills start, place and row: rows ascend, the places of one row ascend (a stable counting sort).
- * At least one row. One launch. */
+ * At least one row. One launch, behind which launch_behind (fit.cuh) may launch the next. */
 enum status gpu_embed_order(struct gpu_device *dev, const struct embed_list *list);
 
 #ifdef __cplusplus

@@ -119,4 +119,27 @@ static inline struct grid grid_of(const struct fit *f, int v)
     return grid{(unsigned)(f->rows * pieces), threads, (unsigned)pieces};
 }
 
+/* Launches a kernel that may start before the one in front of it has ended, where it was compiled
+ * for devices that can (9.0 and later). Before it touches memory, each of its blocks calls
+ * await_kernel_before. */
+template <class A>
+static inline enum status launch_behind(void (*kernel)(A), dim3 blocks, unsigned threads,
+                                        cudaStream_t stream, const A &args)
+{
+    cudaLaunchAttribute early = {};
+    cudaLaunchConfig_t config = {};
+    cudaFuncAttributes compiled;
+
+    CUDA_TRY(cudaFuncGetAttributes(&compiled, kernel));
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = blocks;
+    config.blockDim = dim3(threads);
+    config.stream = stream;
+    config.attrs = &early;
+    config.numAttrs = compiled.ptxVersion >= 90; /* older code would not wait */
+    CUDA_TRY(cudaLaunchKernelEx(&config, kernel, args));
+    return ST_OK;
+}
+
 #endif

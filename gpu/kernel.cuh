@@ -195,6 +195,23 @@ static __device__ __forceinline__ float inverse_rms(float sum, struct norm norm)
     return 1.0f / sqrtf(sum / (float)norm.width + (float)norm.eps);
 }
 
+/* A kernel that was launched by launch_behind (fit.cuh) may start from here on. */
+static __device__ __forceinline__ void next_kernel_may_start()
+{
+#if __CUDA_ARCH__ >= 900
+    cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
+/* Waits, in a kernel that was launched by launch_behind, until the one before it is through and
+ * what it wrote is there. */
+static __device__ __forceinline__ void await_kernel_before()
+{
+#if __CUDA_ARCH__ >= 900
+    cudaGridDependencySynchronize();
+#endif
+}
+
 /* Row and first column of this thread in an elementwise launch (grid_of in fit.cuh). */
 template <int V>
 static __device__ __forceinline__ void grid_place(int64_t *row, int64_t *col, unsigned pieces)
