@@ -10,17 +10,35 @@ static int64_t vocab(struct ops_size s)
     return s.cols + 8;
 }
 
-/* Rows of a shard that holds half of the vocabulary: variant 1 the second half. */
-static enum status embed(struct ops_case *c, struct ops_size s, int variant)
+/* No negative ids in inputs. Of eight tokens `common` are one that is in the first half of the
+ * vocabulary. */
+static enum status embed_ids(struct ops_case *c, struct buffer **ids, struct ops_size s, int common)
 {
+    int64_t id = vocab(s) / 4;
+
+    TRY(ops_random(c, ids, VALUE_INT, tokens(s), 1, 0, (double)vocab(s)));
+    for (int64_t i = 0; i < tokens(s); i++) {
+        if ((*ids)->host[i] < 0)
+            (*ids)->host[i] = 0;
+        if (i % 8 < common)
+            (*ids)->host[i] = (double)id;
+    }
+    return ops_set(c, *ids, (*ids)->host);
+}
+
+/* Rows of a shard that holds half of the vocabulary: variants 1 and 3 the second half; 2 and 3 join
+ * a gradient that is there. From variant 4 on there are more tokens, fewer columns, and one token
+ * is in most places; from 8 on in all, so that the second half has none. */
+static enum status embed(struct ops_case *c, struct ops_size size, int variant)
+{
+    int crowd = variant >= 4;
+    struct ops_size s = {size.samples, crowd ? 4 * size.seq : size.seq,
+                         crowd && size.cols > 520 ? 520 : size.cols};
     int64_t rows = (vocab(s) + 1) / 2, row0 = variant & 1 ? rows : 0;
     struct sample_plan plan = ops_plan((int32_t)s.samples, (variant & 2) != 0);
     struct buffer *ids, *w, *y, *dw, *dy;
 
-    TRY(ops_random(c, &ids, VALUE_INT, tokens(s), 1, 0, (double)vocab(s)));
-    for (int64_t i = 0; i < tokens(s); i++) /* no negative ids in inputs; a few repeats */
-        ids->host[i] = ids->host[i] < 0 ? 0 : ids->host[i];
-    TRY(ops_set(c, ids, ids->host));
+    TRY(embed_ids(c, &ids, s, !crowd ? 0 : variant < 8 ? 6 : 8));
     TRY(ops_random(c, &w, VALUE_ACT, rows, s.cols, 0, 1.0));
     TRY(ops_random(c, &dy, VALUE_ACT, tokens(s), s.cols, 0, 1.0));
     TRY(ops_poisoned(c, &y, VALUE_ACT, tokens(s), s.cols, 0));
@@ -153,7 +171,7 @@ static enum status convert_list(struct ops_case *c, struct ops_size s, int varia
     return ST_OK;
 }
 
-const struct ops_test ops_ends[] = {{"embed", 4, embed, 2e-6, 2e-6},
+const struct ops_test ops_ends[] = {{"embed", 12, embed, 2e-6, 2e-6},
                                     {"ce_stats, ce_grad", 2, cross_entropy, 1e-5, 4e-3},
                                     {"cols_split, cols_join", 2, cols, 0, 0},
                                     {"sum_tree", 2, sum_tree, 2e-6, 2e-6},
