@@ -262,8 +262,8 @@ static enum status embed_backward_launch(struct gpu_device *dev, struct embed_ba
     TRY(gpu_embed_order(dev, &a.list));
     chunks = 2 * (int64_t)a.windows;
     a.mix = chunks ? (unsigned)min(rows / chunks, (int64_t)SUM_MIX) : 0;
-    TRY(launch_behind(embed_sum_kernel<FORM, V>, dim3((unsigned)(chunks + rows), a.pieces), threads,
-                      dev->stream, a));
+    TRY(launch_behind(dev, embed_sum_kernel<FORM, V>, dim3((unsigned)(chunks + rows), a.pieces),
+                      threads, a));
     return gpu_launched(dev, "embed_backward");
 }
 

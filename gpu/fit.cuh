@@ -123,8 +123,8 @@ static inline struct grid grid_of(const struct fit *f, int v)
  * for devices that can (9.0 and later). Before it touches memory, each of its blocks calls
  * await_kernel_before. */
 template <class A>
-static inline enum status launch_behind(void (*kernel)(A), dim3 blocks, unsigned threads,
-                                        cudaStream_t stream, const A &args)
+static inline enum status launch_behind(struct gpu_device *dev, void (*kernel)(A), dim3 blocks,
+                                        unsigned threads, const A &args)
 {
     cudaLaunchAttribute early = {};
     cudaLaunchConfig_t config = {};
@@ -135,9 +135,10 @@ static inline enum status launch_behind(void (*kernel)(A), dim3 blocks, unsigned
     early.val.programmaticStreamSerializationAllowed = 1;
     config.gridDim = blocks;
     config.blockDim = dim3(threads);
-    config.stream = stream;
+    config.stream = dev->stream;
     config.attrs = &early;
-    config.numAttrs = compiled.ptxVersion >= 90; /* older code would not wait */
+    /* Older code would not wait; a recorded graph launches one after the other. */
+    config.numAttrs = compiled.ptxVersion >= 90 && !gpu_capturing(dev);
     CUDA_TRY(cudaLaunchKernelEx(&config, kernel, args));
     return ST_OK;
 }
