@@ -88,7 +88,7 @@ static enum status check_backend(const struct config *cfg)
 {
     if (!cfg->run.deterministic && cfg->run.backend != BACKEND_GPU)
         return fail(ST_ECONFIG, "run.deterministic off is for a GPU, but run.backend is ref, which "
-                                "always repeats: leave it on, or run.backend=gpu");
+                                "always repeats: set run.deterministic=on, or run.backend=gpu");
     if (cfg->run.graph && cfg->run.backend != BACKEND_GPU)
         return fail(ST_ECONFIG, "run.graph on records the work of a GPU, but run.backend is ref: "
                                 "set run.graph=off, or run.backend=gpu");

@@ -25,6 +25,7 @@ static void set_config(struct shadow *s, const struct config *cfg)
     s->cfg = *cfg;
     s->cfg.run.backend = BACKEND_REF;
     s->cfg.run.graph = false;
+    s->cfg.run.deterministic = true;
     s->cfg.parallel.zero = 0; /* there are no moments to share */
     s->cfg.train.batch = cfg->train.micro_batch * cfg->parallel.dp;
 }
