@@ -293,11 +293,12 @@ enum status gpu_graph_plan(struct gpu_graph_plan *p, struct gpu_graph *g,
     }
     if (g->st == ST_OK && !made) {
         cudnnGetLastErrorString(text, sizeof text);
-        g->st = fail(ST_EDEVICE,
-                     "cuDNN has no %sengine for %s (%d offered, %d not deterministic%s%s; "
-                     "NARROWS_ATTENTION=own uses the own kernels)",
-                     any_order ? "" : "deterministic ", what, (int)found, varying,
-                     *text ? "; " : "", text);
+        g->st =
+            fail(ST_EDEVICE,
+                 "cuDNN has no %sengine for %s (%d offered, %d not deterministic%s%s; %s"
+                 "NARROWS_ATTENTION=own uses the own kernels)",
+                 any_order ? "" : "deterministic ", what, (int)found, varying, *text ? "; " : "",
+                 text, any_order ? "run.deterministic=on takes another, " : "");
     }
     release(g);
     return g->st;
