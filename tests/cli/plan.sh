@@ -43,6 +43,10 @@ for reset in off on; do
 done
 same "documents apart need the least scratch" "$scratch" "64.0 MiB"
 differ "whole sequences need more" "$whole" "$scratch"
+ends_well "in any order of sums" 0 train "$dir/t.yaml" --dry-run run.backend=gpu train.seq=2048 \
+    train.precision=bf16 parallel.layout_exact=off run.deterministic=off
+scratch=$(sed -n 's/^ *scratch of operations *//p' "$dir/out")
+differ "which need less" "$scratch" "$whole"
 ends_well "what does not go together" 0 plan memory "$dir/t.yaml" --memory 1GiB parallel.pp=2 \
     parallel.schedule=zb-h1 train.micro_batch=2
 expect "is a row that says why" grep -qE '^cola +btp +block +- +parallel.schedule zb-h1' "$dir/out"
