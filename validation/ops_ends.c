@@ -10,13 +10,14 @@ static int64_t vocab(struct ops_size s)
     return s.cols + 8;
 }
 
-/* No negative ids in inputs. Of eight tokens `common` are one that is in the first half of the
- * vocabulary. */
-static enum status embed_ids(struct ops_case *c, struct buffer **ids, struct ops_size s, int common)
+/* No negative ids in inputs. Of eight tokens `common` are one that is in the first half of `names`
+ * rows. */
+static enum status embed_ids(struct ops_case *c, struct buffer **ids, struct ops_size s,
+                             int64_t names, int common)
 {
-    int64_t id = vocab(s) / 4;
+    int64_t id = names / 4;
 
-    TRY(ops_random(c, ids, VALUE_INT, tokens(s), 1, 0, (double)vocab(s)));
+    TRY(ops_random(c, ids, VALUE_INT, tokens(s), 1, 0, (double)names));
     for (int64_t i = 0; i < tokens(s); i++) {
         if ((*ids)->host[i] < 0)
             (*ids)->host[i] = 0;
@@ -26,19 +27,27 @@ static enum status embed_ids(struct ops_case *c, struct buffer **ids, struct ops
     return ops_set(c, *ids, (*ids)->host);
 }
 
+/* More tokens, fewer columns; in two trials so many that a device lists them in several steps. */
+static struct ops_size embed_crowd(struct ops_size s)
+{
+    return s.cols == 8    ? (struct ops_size){61, 279, 8}
+           : s.cols == 33 ? (struct ops_size){73, 247, 33}
+                          : (struct ops_size){s.samples, 4 * s.seq, s.cols > 520 ? 520 : s.cols};
+}
+
 /* Rows of a shard that holds half of the vocabulary: variants 1 and 3 the second half; 2 and 3 join
- * a gradient that is there. From variant 4 on there are more tokens, fewer columns, and one token
- * is in most places; from 8 on in all, so that the second half has none. */
+ * a gradient that is there. From variant 4 on there is a crowd, and one token is in most places;
+ * from 8 on in all, so that the second half has none. */
 static enum status embed(struct ops_case *c, struct ops_size size, int variant)
 {
     int crowd = variant >= 4;
-    struct ops_size s = {size.samples, crowd ? 4 * size.seq : size.seq,
-                         crowd && size.cols > 520 ? 520 : size.cols};
-    int64_t rows = (vocab(s) + 1) / 2, row0 = variant & 1 ? rows : 0;
+    struct ops_size s = crowd ? embed_crowd(size) : size;
+    int64_t names = tokens(s) > 16384 ? 1100 : vocab(s);
+    int64_t rows = (names + 1) / 2, row0 = variant & 1 ? rows : 0;
     struct sample_plan plan = ops_plan((int32_t)s.samples, (variant & 2) != 0);
     struct buffer *ids, *w, *y, *dw, *dy;
 
-    TRY(embed_ids(c, &ids, s, !crowd ? 0 : variant < 8 ? 6 : 8));
+    TRY(embed_ids(c, &ids, s, names, !crowd ? 0 : variant < 8 ? 6 : 8));
     TRY(ops_random(c, &w, VALUE_ACT, rows, s.cols, 0, 1.0));
     TRY(ops_random(c, &dy, VALUE_ACT, tokens(s), s.cols, 0, 1.0));
     TRY(ops_poisoned(c, &y, VALUE_ACT, tokens(s), s.cols, 0));
