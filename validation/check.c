@@ -33,6 +33,8 @@ enum status check_ops(const struct check_options *o, struct report *r)
     struct ops_count count;
     enum status st;
 
+    if (o->any_order && !strcmp(o->backend, "ref"))
+        return fail(ST_EUSAGE, "--any-order is for --backend gpu: ref adds in one order alone");
     TRY(backend_under_test(&be, o->backend));
     TRY(device_open(&test, be, &opt));
     st = device_open(&gold, &ref64_backend, &opt);

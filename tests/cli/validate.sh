@@ -15,6 +15,8 @@ refused "a subject that does not exist" 2 "layouts & gradients & strategies & le
 refused "no subject" 2 "validate what" 0 validate
 refused "comparing nothing" 1 "nothing was compared" 0 validate ledger --only no-such-row
 refused "operations that are none" 1 "nothing was compared" 0 validate ops --only no-such-row
+refused "another order where there is one" 2 "--any-order & --backend gpu" \
+    0 validate ops --any-order
 ends_well "some operations" 0 validate ops --quick --only adamw
 same "the rows of one" "$(grep -c '  ok  ' "$dir/out") $(grep -c '^  adamw ' "$dir/out")" "1 1"
 refused "stored values that are not there" 4 "$dir/none/.*trace.json & --data" \

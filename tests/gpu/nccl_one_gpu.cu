@@ -75,16 +75,19 @@ static ncclResult_t segment_open(struct segment **segment, const char *name, int
 {
     int fd = shm_open(name, O_CREAT | O_RDWR, 0600);
     void *p = MAP_FAILED;
+    int why;
 
     if (fd < 0)
         return failed(ncclSystemError, "shm_open", strerror(errno));
-    errno = posix_fallocate(fd, 0, (off_t)segment_bytes(size));
-    if (errno == 0)
+    why = posix_fallocate(fd, 0, (off_t)segment_bytes(size));
+    if (why == 0)
         p = mmap(NULL, segment_bytes(size), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (why == 0 && p == MAP_FAILED)
+        why = errno;
     close(fd);
     if (p == MAP_FAILED) {
         shm_unlink(name);
-        return failed(ncclSystemError, "shared memory", strerror(errno));
+        return failed(ncclSystemError, "shared memory", strerror(why));
     }
     *segment = (struct segment *)p;
     if (__atomic_add_fetch(&(*segment)->joined, 1, __ATOMIC_ACQ_REL) == (unsigned)size)
