@@ -21,9 +21,7 @@ static enum status settle(struct exporter *e)
 {
     e->cfg = e->m.cfg;
     config_one_rank(&e->cfg);
-    e->cfg.run.backend = BACKEND_REF;
-    e->cfg.run.graph = false;
-    e->cfg.run.deterministic = true; /* as ref always is */
+    config_on_ref(&e->cfg);
     if (e->cfg.train.precision == PRECISION_BF16) {
         e->cfg.train.precision = PRECISION_FP32;
         e->cfg.train.pure_bf16 = false;

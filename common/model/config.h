@@ -150,6 +150,9 @@ enum status config_resolve(struct config *cfg, int64_t ranks, int64_t vocab);
 /* The same model on one rank, whatever layout cfg is of. Resolve it again afterwards. */
 void config_one_rank(struct config *cfg);
 
+/* The same on the reference, which has nothing of what a GPU alone does (config_validate). */
+void config_on_ref(struct config *cfg);
+
 /* Checks a resolved configuration against itself and the layout. ranks: as config_resolve().
  * Errors: ST_ECONFIG with one message that names both numbers and a way out. */
 enum status config_validate(const struct config *cfg, int64_t ranks);

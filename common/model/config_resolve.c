@@ -136,6 +136,13 @@ void config_one_rank(struct config *cfg)
         p->grains = 0; /* a rank is one grain */
 }
 
+void config_on_ref(struct config *cfg)
+{
+    cfg->run.backend = BACKEND_REF;
+    cfg->run.graph = false;
+    cfg->run.deterministic = true;
+}
+
 static int64_t common_multiple(int64_t a, int64_t b)
 {
     int64_t x = a, y = b;

@@ -23,9 +23,7 @@ static void set_config(struct shadow *s, const struct config *cfg)
     s->loss_most = bound_of(cfg, cfg->shadow.loss, 1e-5, 1e-3);
     s->gradient_most = bound_of(cfg, cfg->shadow.gradient, 1e-3, 1e-1);
     s->cfg = *cfg;
-    s->cfg.run.backend = BACKEND_REF;
-    s->cfg.run.graph = false;
-    s->cfg.run.deterministic = true;
+    config_on_ref(&s->cfg);
     s->cfg.parallel.zero = 0; /* there are no moments to share */
     s->cfg.train.batch = cfg->train.micro_batch * cfg->parallel.dp;
 }
