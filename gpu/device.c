@@ -82,6 +82,7 @@ static enum status describe(struct gpu_device *dev)
 
     CUDA_TRY(cudaGetDeviceProperties(&prop, dev->ordinal));
     dev->sms = prop.multiProcessorCount;
+    dev->shared_most = prop.sharedMemPerBlockOptin;
     if (!gpu_probe_runs())
         return fail(ST_EDEVICE,
                     "GPU %d (%s, compute capability %d.%d): this build holds no kernels for it "

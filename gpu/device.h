@@ -63,6 +63,8 @@ struct gpu_device {
     struct gpu_items *items;   /* descriptors of kernels over many tensors */
     struct gpu_cudnn *cudnn;   /* NULL: the own attention kernels do everything */
     struct gpu_stamps stamps;
+    size_t shared_most;       /* bytes of shared memory that a block may ask for */
+    unsigned rings_allowed;   /* bit FORM: rmsnorm_backward.cu's kernel has leave to */
     struct gpu_comm *comms;   /* live communicators, so that waits can watch them */
     struct gpu_graph *graphs; /* recorded and not freed */
 };

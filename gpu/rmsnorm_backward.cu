@@ -210,23 +210,33 @@ static bool rms_in_pieces(const struct rms_back_args &a)
     return a.cols % a.tile == 0 && a.tile % (8 * 32) == 0 && a.tile <= RMS_TILE;
 }
 
-/* Starts it where the device has room for its ring. */
+/* Lets the kernel ask for as much shared memory as it may need, once a device. */
+template <int FORM> static enum status rms_allow_ring(struct gpu_device *dev, size_t room)
+{
+    size_t most = min((size_t)RMS_TILE * RMS_STAGED, room);
+
+    if (dev->rings_allowed >> FORM & 1)
+        return ST_OK;
+    CUDA_TRY(cudaFuncSetAttribute(rms_backward_piece_kernel<FORM>,
+                                  cudaFuncAttributeMaxDynamicSharedMemorySize, (int)most));
+    CUDA_TRY(cudaFuncSetAttribute(rms_backward_piece_kernel<FORM>,
+                                  cudaFuncAttributePreferredSharedMemoryCarveout,
+                                  cudaSharedmemCarveoutMaxShared));
+    dev->rings_allowed |= 1u << FORM;
+    return ST_OK;
+}
+
+/* Starts it where the device has room for its ring and 1 KiB beside. */
 template <int FORM>
 static enum status rms_backward_pieces(bool *done, struct gpu_device *dev,
                                        const struct rms_back_args &a, dim3 blocks)
 {
-    size_t shared = (size_t)a.tile * RMS_STAGED;
-    int room;
+    size_t shared = (size_t)a.tile * RMS_STAGED, room = dev->shared_most - 1024;
 
-    CUDA_TRY(cudaDeviceGetAttribute(&room, cudaDevAttrMaxSharedMemoryPerBlockOptin, dev->ordinal));
-    *done = shared + 1024 <= (size_t)room;
+    *done = shared <= room;
     if (!*done)
         return ST_OK;
-    CUDA_TRY(cudaFuncSetAttribute(rms_backward_piece_kernel<FORM>,
-                                  cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
-    CUDA_TRY(cudaFuncSetAttribute(rms_backward_piece_kernel<FORM>,
-                                  cudaFuncAttributePreferredSharedMemoryCarveout,
-                                  cudaSharedmemCarveoutMaxShared));
+    TRY(rms_allow_ring<FORM>(dev, room));
     rms_backward_piece_kernel<FORM><<<blocks, (unsigned)(a.tile / 8), shared, dev->stream>>>(a);
     return ST_OK;
 }
