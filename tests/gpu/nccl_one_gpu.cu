@@ -318,32 +318,30 @@ static ncclResult_t collective(struct exchange e, ncclDataType_t type, ncclComm_
     return add(&c);
 }
 
+static ncclResult_t sum(struct exchange e, ncclRedOp_t op, ncclDataType_t type, ncclComm_t comm,
+                        cudaStream_t stream)
+{
+    if (op != ncclSum)
+        return group.failed = failed(ncclInvalidArgument, "a reduction", "only sums");
+    return collective(e, type, comm, stream);
+}
+
 ncclResult_t ncclAllReduce(const void *in, void *out, size_t count, ncclDataType_t type,
                            ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
 {
-    struct exchange e = exchange_of(ALL_REDUCE, in, out, count);
-
-    if (op != ncclSum)
-        return group.failed = failed(ncclInvalidArgument, "ncclAllReduce", "only sums");
-    return collective(e, type, comm, stream);
+    return sum(exchange_of(ALL_REDUCE, in, out, count), op, type, comm, stream);
 }
 
 ncclResult_t ncclReduceScatter(const void *in, void *out, size_t count, ncclDataType_t type,
                                ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
 {
-    struct exchange e = exchange_of(REDUCE_SCATTER, in, out, count);
-
-    if (op != ncclSum)
-        return group.failed = failed(ncclInvalidArgument, "ncclReduceScatter", "only sums");
-    return collective(e, type, comm, stream);
+    return sum(exchange_of(REDUCE_SCATTER, in, out, count), op, type, comm, stream);
 }
 
 ncclResult_t ncclAllGather(const void *in, void *out, size_t count, ncclDataType_t type,
                            ncclComm_t comm, cudaStream_t stream)
 {
-    struct exchange e = exchange_of(ALL_GATHER, in, out, count);
-
-    return collective(e, type, comm, stream);
+    return collective(exchange_of(ALL_GATHER, in, out, count), type, comm, stream);
 }
 
 ncclResult_t ncclBroadcast(const void *in, void *out, size_t count, ncclDataType_t type, int root,
