@@ -209,7 +209,7 @@ static size_t y_bytes(const struct gpu_product *p)
 }
 
 /* Chooses plan's algorithm. Where y is also an operand the trials write elsewhere; without memory
- * for that, the heuristic's favourite stands: the same bits, perhaps slower. */
+ * for that, the first candidate stands: the same bits, perhaps slower. */
 static enum status choose(struct gpu_device *dev, struct matmul_plan *plan,
                           const struct gpu_product *p)
 {
@@ -218,6 +218,7 @@ static enum status choose(struct gpu_device *dev, struct matmul_plan *plan,
     void *y = p->y;
 
     TRY(candidates(dev->matmul, plan, &t));
+    gpu_matmul_lead(&t, &plan->key, dev->sms);
     plan->algo = t.algo[0];
     if (t.n == 1 || gpu_capturing(dev))
         return ST_OK;
