@@ -162,8 +162,8 @@ static double flops(const struct gpu_product *p)
 enum status gpu_matmul_tune(struct gpu_device *dev, struct matmul_plan *plan,
                             const struct gpu_product *p, struct matmul_trial *t, void *y)
 {
-    int searched = !dev->brief_tuning && p->type == DT_BF16 && flops(p) >= SEARCH_FLOPS &&
-                   pieces(&t->algo[0]) == 1;
+    int searched =
+        dev->autotune && p->type == DT_BF16 && flops(p) >= SEARCH_FLOPS && pieces(&t->algo[0]) == 1;
     int listed, chosen = 0, any = 0;
     uint64_t want = 0;
 

@@ -41,11 +41,11 @@ struct comm {
 };
 
 struct device_options {
-    int threads;      /* ref: threads that arithmetic may use, 1 or more */
-    int local_rank;   /* gpu: which of the node's devices: one rank a device */
-    int local_size;   /* gpu: ranks on this node */
-    int any_order;    /* gpu: results may differ from run to run where that is faster */
-    int brief_tuning; /* gpu: fewer forms of a product are timed before one is chosen */
+    int threads;    /* ref: threads that arithmetic may use, 1 or more */
+    int local_rank; /* gpu: which of the node's devices: one rank a device */
+    int local_size; /* gpu: ranks on this node */
+    int any_order;  /* gpu: results may differ from run to run where that is faster */
+    int autotune;   /* gpu: more forms of large products are timed than a library lists */
 };
 
 struct device_info {

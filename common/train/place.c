@@ -175,7 +175,7 @@ enum status place_open(struct place *p, const struct config *cfg, struct host *j
                                  .local_rank = host_local_rank(job),
                                  .local_size = host_local_size(job),
                                  .any_order = !cfg->run.deterministic,
-                                 .brief_tuning = !cfg->run.autotune};
+                                 .autotune = cfg->run.autotune};
     enum status st;
 
     memset(p, 0, sizeof *p);

@@ -228,6 +228,14 @@ floor_at() {
 
 # ---- parts ----
 
+# The attention that PyTorch takes: it has no deterministic backward of cuDNN's.
+sdpa_of() {
+    case $1 in
+    *--deterministic) echo flash ;;
+    *) echo cudnn ;;
+    esac
+}
+
 # torch.compile takes a minute or three a model.
 part_warm() {
     if [ "$torch" = no ] || [ "$gpus" -lt 2 ] || [ -n "$SMOKE" ]; then
@@ -238,7 +246,7 @@ part_warm() {
     for core in full cola svd "full --deterministic" "cola --deterministic"; do
         # shellcheck disable=SC2086 # words
         timeout -k 10 200 env CUDA_VISIBLE_DEVICES=$((gpus - 1)) "$PYTHON" "$here/llama_gpu.py" \
-            step --core-type $core --sdpa cudnn --repeats 1 || true
+            step --core-type $core --sdpa "$(sdpa_of "$core")" --repeats 1 || true
     done >"$work/warm" 2>&1 </dev/null &
     warm_pid=$!
 }
@@ -273,8 +281,8 @@ model.layer=cola model.rank=$rank run.deterministic=off"
             esac
             # shellcheck disable=SC2086 # words; smoke may be nothing
             need "PyTorch $core $i" 200 env CUDA_VISIBLE_DEVICES="$first_gpu" \
-                "$PYTHON" "$here/llama_gpu.py" step --core-type $core --sdpa cudnn \
-                --repeats $repeats $smoke || continue
+                "$PYTHON" "$here/llama_gpu.py" step --core-type $core \
+                --sdpa "$(sdpa_of "$core")" --repeats $repeats $smoke || continue
             ms=$(sed -n "s/^${core%% *}: \([0-9.]*\) ms (best.*/\1/p" "$work/out")
             row "| PyTorch $i | $core | $ms | | | | | | | |"
         done
