@@ -262,11 +262,14 @@ warmed() {
 
 part_step() {
     warmed
-    title "One GPU, whole steps; any order: run.deterministic=off, and PyTorch's default" \
+    title "One GPU, whole steps; PyTorch has run.deterministic=off train.pure_bf16=on" \
         "$floor_columns"
-    others="model.layer=cola model.rank=$rank; model.layer=svd model.rank=$rank"
-    [ -n "$SMOKE" ] || others="$others; run.deterministic=off; \
-model.layer=cola model.rank=$rank run.deterministic=off"
+    cola="model.layer=cola model.rank=$rank"
+    others="$cola; model.layer=svd model.rank=$rank"
+    [ -n "$SMOKE" ] || for words in run.deterministic=off \
+        "run.deterministic=off train.pure_bf16=on"; do
+        others="$others; $words; $cola $words"
+    done
     set -- bench step "$work/one" model.vocab=$vocab -r 6 --compare "$others"
     i=1
     while [ "$i" -le "$ROUNDS" ]; do
