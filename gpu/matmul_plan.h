@@ -49,6 +49,10 @@ enum status gpu_matmul_launch(struct gpu_device *dev, struct matmul_plan *plan,
                               const struct gpu_product *p, const cublasLtMatmulAlgo_t *algo,
                               void *y);
 
+/* A number of an algorithm's configuration; 0 where it has none. */
+uint32_t gpu_matmul_config(const cublasLtMatmulAlgo_t *algo,
+                           cublasLtMatmulAlgoConfigAttributes_t what);
+
 /* *ms: milliseconds of one of `runs` launches in a row. Waits. */
 enum status gpu_matmul_time(float *ms, struct gpu_device *dev, struct matmul_plan *plan,
                             const struct gpu_product *p, const cublasLtMatmulAlgo_t *algo, void *y,

@@ -88,17 +88,6 @@ static int keep_tile(struct tile *tile, int n, int most, struct tile t)
     return n;
 }
 
-static uint32_t tile_of(const cublasLtMatmulAlgo_t *algo)
-{
-    uint32_t id = 0;
-    size_t written;
-
-    if (cublasLtMatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_TILE_ID, &id, sizeof id,
-                                             &written) != CUBLAS_STATUS_SUCCESS)
-        return 0;
-    return id;
-}
-
 /* The cheapest tiles, and those of the listed candidates. Returns how many. */
 static int choose_tiles(struct tile *tile, const struct matmul_key *k, int sms,
                         const struct matmul_trial *t)
@@ -114,7 +103,7 @@ static int choose_tiles(struct tile *tile, const struct matmul_key *k, int sms,
             n = keep_tile(tile, n, TILES, next);
         }
     for (int i = 0; i < t->n; i++) {
-        uint32_t id = tile_of(&t->algo[i]);
+        uint32_t id = gpu_matmul_config(&t->algo[i], CUBLASLT_ALGO_CONFIG_TILE_ID);
         int known = 0;
 
         for (int j = 0; j < n; j++)
@@ -145,12 +134,11 @@ static int set(cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t 
     return cublasLtMatmulAlgoConfigSetAttribute(algo, what, value, bytes) == CUBLAS_STATUS_SUCCESS;
 }
 
-/* Times base with another tile, cluster and option; what the library refuses is passed over. */
-static enum status try_form(struct search *s, const cublasLtMatmulAlgo_t *base, uint32_t tile,
-                            uint16_t cluster, uint32_t option)
+/* Times the lead with another tile, cluster and option; what the library refuses is passed over. */
+static enum status try_form(struct search *s, uint32_t tile, uint16_t cluster, uint32_t option)
 {
     struct matmul_plan *plan = s->plan;
-    struct form f = {.algo = *base};
+    struct form f = {.algo = *s->lead};
     cublasLtMatmulHeuristicResult_t told;
 
     if (!set(&f.algo, CUBLASLT_ALGO_CONFIG_TILE_ID, &tile, sizeof tile) ||
@@ -176,7 +164,7 @@ static enum status try_tiles(struct search *s, const struct matmul_trial *t)
 
     for (int i = 0; i < n; i++)
         for (uint32_t option = 0; option < OPTIONS; option++)
-            TRY(try_form(s, s->lead, tile[i].id, CUBLASLT_CLUSTER_SHAPE_1x1x1, option));
+            TRY(try_form(s, tile[i].id, CUBLASLT_CLUSTER_SHAPE_1x1x1, option));
     return ST_OK;
 }
 
@@ -187,17 +175,11 @@ static enum status try_clusters(struct search *s)
     int n = s->n < CLUSTERED ? s->n : CLUSTERED;
 
     memcpy(from, s->best, (size_t)n * sizeof *from);
-    for (int i = 0; i < n; i++) {
-        uint32_t option = 0;
-        size_t written;
-
-        if (cublasLtMatmulAlgoConfigGetAttribute(&from[i].algo, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION,
-                                                 &option, sizeof option,
-                                                 &written) != CUBLAS_STATUS_SUCCESS)
-            continue;
+    for (int i = 0; i < n; i++)
         for (size_t j = 0; j < sizeof cluster / sizeof *cluster; j++)
-            TRY(try_form(s, &from[i].algo, tile_of(&from[i].algo), cluster[j], option));
-    }
+            TRY(try_form(s, gpu_matmul_config(&from[i].algo, CUBLASLT_ALGO_CONFIG_TILE_ID),
+                         cluster[j],
+                         gpu_matmul_config(&from[i].algo, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION)));
     return ST_OK;
 }
 

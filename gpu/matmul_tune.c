@@ -13,15 +13,23 @@ static const float HOPELESS = 1.3f;
 /* Operations from which on a search pays: some 30 us of an H200. */
 static const double SEARCH_FLOPS = 17179869184.0; /* 2^34 */
 
+uint32_t gpu_matmul_config(const cublasLtMatmulAlgo_t *algo,
+                           cublasLtMatmulAlgoConfigAttributes_t what)
+{
+    uint32_t value = 0;
+    size_t written;
+
+    if (cublasLtMatmulAlgoConfigGetAttribute(algo, what, &value, sizeof value, &written) !=
+        CUBLAS_STATUS_SUCCESS)
+        return 0;
+    return value;
+}
+
 /* Pieces that an algorithm cuts K into. */
 static uint32_t pieces(const cublasLtMatmulAlgo_t *algo)
 {
-    uint32_t n = 1;
-    size_t written;
+    uint32_t n = gpu_matmul_config(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM);
 
-    if (cublasLtMatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &n, sizeof n,
-                                             &written) != CUBLAS_STATUS_SUCCESS)
-        return 0;
     return n > 1 ? n : 1;
 }
 
@@ -129,7 +137,7 @@ static enum status time_trials(struct matmul_trial *t, int searched, struct gpu_
                                struct matmul_plan *plan, const struct gpu_product *p, void *y)
 {
     float least = 0.0f;
-    int runs[GPU_TRIALS];
+    int runs[GPU_TRIALS] = {0};
 
     for (int i = 0; i < t->n; i++) {
         TRY(gpu_matmul_time(&t->ms[i], dev, plan, p, &t->algo[i], y, 1));
