@@ -97,7 +97,6 @@ static enum status open_parts(struct gpu_device *dev, const struct device_option
 {
     TRY(choose(&dev->ordinal, opt));
     dev->any_order = opt->any_order;
-    dev->autotune = opt->autotune;
     CUDA_TRY(cudaStreamCreateWithFlags(&dev->stream, cudaStreamNonBlocking));
     CUDA_TRY(cudaEventCreateWithFlags(&dev->mark, cudaEventDisableTiming));
     for (int i = 0; i < GPU_AHEAD_SLOTS; i++)

@@ -50,7 +50,6 @@ struct gpu_device {
     struct device base;
     int ordinal, sms;
     int any_order;       /* sums may be added in any order where that is faster */
-    int autotune;        /* large products choose among more than what cuBLASLt lists */
     char name[128];      /* of the GPU, and which attention runs on it */
     cudaStream_t stream; /* all arithmetic, in order */
     cudaEvent_t mark;    /* what gpu_wait waits for */

@@ -33,15 +33,12 @@ struct gpu_matmul {
     struct matmul_plan plan[GPU_MATMUL_PLANS]; /* open addressing */
 };
 
-/* Candidates that a search adds at most, and all of them. */
-enum { GPU_SEARCHED = 8, GPU_TRIALS = GPU_CANDIDATES + GPU_SEARCHED };
-
 /* A product's candidates, the one first whose results all must have. same: nonzero where they are;
- * ms: of a run, by the trials. */
+ * ms: the mean of TRIALS runs. */
 struct matmul_trial {
-    cublasLtMatmulAlgo_t algo[GPU_TRIALS];
-    int n, same[GPU_TRIALS];
-    float ms[GPU_TRIALS];
+    cublasLtMatmulAlgo_t algo[GPU_CANDIDATES];
+    int n, same[GPU_CANDIDATES];
+    float ms[GPU_CANDIDATES];
 };
 
 /* One product with algo into y (p->y, or scratch of the same layout while tuning). */
@@ -49,28 +46,14 @@ enum status gpu_matmul_launch(struct gpu_device *dev, struct matmul_plan *plan,
                               const struct gpu_product *p, const cublasLtMatmulAlgo_t *algo,
                               void *y);
 
-/* A number of an algorithm's configuration; 0 where it has none. */
-uint32_t gpu_matmul_config(const cublasLtMatmulAlgo_t *algo,
-                           cublasLtMatmulAlgoConfigAttributes_t what);
-
-/* *ms: milliseconds of one of `runs` launches in a row. Waits. */
-enum status gpu_matmul_time(float *ms, struct gpu_device *dev, struct matmul_plan *plan,
-                            const struct gpu_product *p, const cublasLtMatmulAlgo_t *algo, void *y,
-                            int runs);
-
 /* Puts first the candidate whose results all must have: the heuristic's favourite, or, where it
  * cuts K into pieces though the result alone fills the GPU, the first that does not. The same on
- * every run, as it depends on sizes and the list alone. */
+ * every run: it depends on sizes, the list and the number of multiprocessors. */
 void gpu_matmul_lead(struct matmul_trial *t, const struct matmul_key *key, int sms);
 
 /* Keeps in plan->algo the fastest candidate that has the results of the first: which one is fastest
  * may change from run to run, results may not. What that costs is told beside it. */
 enum status gpu_matmul_tune(struct gpu_device *dev, struct matmul_plan *plan,
                             const struct gpu_product *p, struct matmul_trial *t, void *y);
-
-/* Adds to t, which holds the listed candidates, the fastest forms of the first with other tiles,
- * clusters and options. */
-enum status gpu_matmul_search(struct gpu_device *dev, struct matmul_plan *plan,
-                              const struct gpu_product *p, struct matmul_trial *t, void *y);
 
 #endif

@@ -3,33 +3,18 @@
 #include "gpu/matmul_plan.h"
 #include "gpu/probe.h"
 
-/* Each candidate is timed so often, after a run that is not counted; in a search that many
- * milliseconds on end, since the chip's power limit tells on what runs on. */
-enum { TRIALS = 4, BURST_MS = 2 };
-
-/* Slower than the fastest by so much in its first run, and a candidate is not timed again. */
-static const float HOPELESS = 1.3f;
-
-/* Operations from which on a search pays: some 30 us of an H200. */
-static const double SEARCH_FLOPS = 17179869184.0; /* 2^34 */
-
-uint32_t gpu_matmul_config(const cublasLtMatmulAlgo_t *algo,
-                           cublasLtMatmulAlgoConfigAttributes_t what)
-{
-    uint32_t value = 0;
-    size_t written;
-
-    if (cublasLtMatmulAlgoConfigGetAttribute(algo, what, &value, sizeof value, &written) !=
-        CUBLAS_STATUS_SUCCESS)
-        return 0;
-    return value;
-}
+/* How often each candidate of a product is timed. */
+enum { TRIALS = 4 };
 
 /* Pieces that an algorithm cuts K into. */
 static uint32_t pieces(const cublasLtMatmulAlgo_t *algo)
 {
-    uint32_t n = gpu_matmul_config(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM);
+    uint32_t n = 1;
+    size_t written;
 
+    if (cublasLtMatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &n, sizeof n,
+                                             &written) != CUBLAS_STATUS_SUCCESS)
+        return 0;
     return n > 1 ? n : 1;
 }
 
@@ -56,17 +41,15 @@ void gpu_matmul_lead(struct matmul_trial *t, const struct matmul_key *key, int s
     }
 }
 
-enum status gpu_matmul_time(float *ms, struct gpu_device *dev, struct matmul_plan *plan,
-                            const struct gpu_product *p, const cublasLtMatmulAlgo_t *algo, void *y,
-                            int runs)
+/* Milliseconds of one run. */
+static enum status time_algo(float *ms, struct gpu_device *dev, struct matmul_plan *plan,
+                             const struct gpu_product *p, const cublasLtMatmulAlgo_t *algo, void *y)
 {
     CUDA_TRY(cudaEventRecord(dev->matmul->start, dev->stream));
-    for (int i = 0; i < runs; i++)
-        TRY(gpu_matmul_launch(dev, plan, p, algo, y));
+    TRY(gpu_matmul_launch(dev, plan, p, algo, y));
     CUDA_TRY(cudaEventRecord(dev->matmul->stop, dev->stream));
     TRY(gpu_wait(dev));
     CUDA_TRY(cudaEventElapsedTime(ms, dev->matmul->start, dev->matmul->stop));
-    *ms /= (float)runs;
     return ST_OK;
 }
 
@@ -106,15 +89,14 @@ static enum status poison(struct gpu_device *dev, const struct gpu_product *p, v
     return ST_OK;
 }
 
-/* Results of candidates from `from` on are compared by their bits, *want those of the first; a
- * candidate that cuts K into other pieces has others on other numbers, whatever it has on these. */
-static enum status compare_results(struct matmul_trial *t, int from, uint64_t *want,
-                                   struct gpu_device *dev, struct matmul_plan *plan,
-                                   const struct gpu_product *p, void *y)
+/* Results are compared by their bits; a candidate that cuts K into other pieces has others on other
+ * numbers, whatever it has on these. */
+static enum status compare_results(struct matmul_trial *t, struct gpu_device *dev,
+                                   struct matmul_plan *plan, const struct gpu_product *p, void *y)
 {
-    uint64_t got;
+    uint64_t want = 0, got;
 
-    for (int i = from; i < t->n; i++) {
+    for (int i = 0; i < t->n; i++) {
         enum status st;
 
         TRY(poison(dev, p, y));
@@ -126,72 +108,45 @@ static enum status compare_results(struct matmul_trial *t, int from, uint64_t *w
         }
         TRY(st);
         TRY(fingerprint(&got, dev, plan, p, y));
-        *want = i == 0 ? got : *want;
-        t->same[i] = got == *want && pieces(&t->algo[i]) == pieces(&t->algo[0]);
+        want = i == 0 ? got : want;
+        t->same[i] = got == want && pieces(&t->algo[i]) == pieces(&t->algo[0]);
     }
     return ST_OK;
 }
 
 /* In turn: a GPU's clock falls while it works. */
-static enum status time_trials(struct matmul_trial *t, int searched, struct gpu_device *dev,
+static enum status time_trials(struct matmul_trial *t, struct gpu_device *dev,
                                struct matmul_plan *plan, const struct gpu_product *p, void *y)
 {
-    float least = 0.0f;
-    int runs[GPU_TRIALS] = {0};
-
-    for (int i = 0; i < t->n; i++) {
-        TRY(gpu_matmul_time(&t->ms[i], dev, plan, p, &t->algo[i], y, 1));
-        least = i == 0 || t->ms[i] < least ? t->ms[i] : least;
-    }
-    for (int i = 0; i < t->n; i++) {
-        runs[i] = searched ? 1 + (int)((float)BURST_MS / t->ms[i]) : 1;
-        if (i > 0 && t->ms[i] > HOPELESS * least)
-            runs[i] = 0;
-        else
-            t->ms[i] = 0.0f;
-    }
     for (int run = 0; run < TRIALS * t->n; run++) {
         int i = run % t->n;
         float ms;
 
-        if (runs[i] == 0)
-            continue;
-        TRY(gpu_matmul_time(&ms, dev, plan, p, &t->algo[i], y, runs[i]));
-        t->ms[i] += ms / (float)TRIALS;
+        TRY(time_algo(&ms, dev, plan, p, &t->algo[i], y));
+        t->ms[i] = (run < t->n ? 0.0f : t->ms[i]) + ms / (float)TRIALS;
     }
     return ST_OK;
-}
-
-static double flops(const struct gpu_product *p)
-{
-    return 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch;
 }
 
 enum status gpu_matmul_tune(struct gpu_device *dev, struct matmul_plan *plan,
                             const struct gpu_product *p, struct matmul_trial *t, void *y)
 {
-    int searched =
-        dev->autotune && p->type == DT_BF16 && flops(p) >= SEARCH_FLOPS && pieces(&t->algo[0]) == 1;
-    int listed, chosen = 0, any = 0;
-    uint64_t want = 0;
+    int chosen = 0, any = 0;
+    double flops;
 
-    TRY(compare_results(t, 0, &want, dev, plan, p, y));
-    listed = t->n;
-    if (searched) {
-        TRY(gpu_matmul_search(dev, plan, p, t, y));
-        TRY(compare_results(t, listed, &want, dev, plan, p, y));
-    }
-    TRY(time_trials(t, searched, dev, plan, p, y));
+    TRY(compare_results(t, dev, plan, p, y));
+    TRY(time_trials(t, dev, plan, p, y));
     for (int i = 1; i < t->n; i++) {
         any = t->ms[i] < t->ms[any] ? i : any;
         chosen = t->same[i] && t->ms[i] < t->ms[chosen] ? i : chosen;
     }
     plan->algo = t->algo[chosen];
-    log_debug("product m %lld n %lld k %lld batch %lld (%s to %s): candidate %d of %d, %d of them "
-              "listed, %.4f ms, %.0f TFLOP/s, %.2f times the fastest of any results",
-              (long long)p->m, (long long)p->n, (long long)p->k, (long long)p->batch,
-              dtype_name(p->type), dtype_name(p->y_type), chosen, t->n, listed,
-              (double)t->ms[chosen], 1e-9 * flops(p) / (double)t->ms[chosen],
-              (double)(t->ms[chosen] / t->ms[any]));
+    flops = 2.0 * (double)(p->m * p->n * p->k * p->batch);
+    log_debug(
+        "product m %lld n %lld k %lld batch %lld (%s to %s): candidate %d of %d, %.4f ms, %.0f "
+        "TFLOP/s, %.2f times the fastest of any results",
+        (long long)p->m, (long long)p->n, (long long)p->k, (long long)p->batch, dtype_name(p->type),
+        dtype_name(p->y_type), chosen, t->n, (double)t->ms[chosen],
+        1e-9 * flops / (double)t->ms[chosen], (double)(t->ms[chosen] / t->ms[any]));
     return ST_OK;
 }

@@ -45,7 +45,6 @@ struct device_options {
     int local_rank; /* gpu: which of the node's devices: one rank a device */
     int local_size; /* gpu: ranks on this node */
     int any_order;  /* gpu: results may differ from run to run where that is faster */
-    int autotune;   /* gpu: more forms of large products are timed than a library lists */
 };
 
 struct device_info {

@@ -141,7 +141,6 @@ void config_on_ref(struct config *cfg)
     cfg->run.backend = BACKEND_REF;
     cfg->run.graph = false;
     cfg->run.deterministic = true;
-    cfg->run.autotune = false;
 }
 
 static int64_t common_multiple(int64_t a, int64_t b)

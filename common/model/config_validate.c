@@ -92,9 +92,6 @@ static enum status check_backend(const struct config *cfg)
     if (cfg->run.graph && cfg->run.backend != BACKEND_GPU)
         return fail(ST_ECONFIG, "run.graph on records the work of a GPU, but run.backend is ref: "
                                 "set run.graph=off, or run.backend=gpu");
-    if (cfg->run.autotune && cfg->run.backend != BACKEND_GPU)
-        return fail(ST_ECONFIG, "run.autotune on is for the products of a GPU, but run.backend is "
-                                "ref: set run.autotune=off, or run.backend=gpu");
     if (!cfg->data.reset_documents)
         return ST_OK;
     if (!cfg->data.packing)

@@ -174,8 +174,7 @@ enum status place_open(struct place *p, const struct config *cfg, struct host *j
     struct device_options opt = {.threads = threads(cfg, job),
                                  .local_rank = host_local_rank(job),
                                  .local_size = host_local_size(job),
-                                 .any_order = !cfg->run.deterministic,
-                                 .autotune = cfg->run.autotune};
+                                 .any_order = !cfg->run.deterministic};
     enum status st;
 
     memset(p, 0, sizeof *p);

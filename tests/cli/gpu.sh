@@ -10,10 +10,10 @@
 # and positions within documents learn what ref learns. Ranks that share layers agree with ref under
 # every strategy; work beside messages, replicas, shards and stages change no bit.
 #
-# GPU_PARTS names what is run, of: operations repeats documents any-order graphs autotune peers
-# graph-peers strategies overlap replicas pipelines mesh one-gpu (all). With one-gpu, RANK_PARTS
-# names which of those for several ranks share the GPU (all but graph-peers): those of most worth
-# come first, with fewer rows and steps, since messages are slow.
+# GPU_PARTS names what is run, of: operations repeats documents any-order graphs peers graph-peers
+# strategies overlap replicas pipelines mesh one-gpu (all). With one-gpu, RANK_PARTS names which of
+# those for several ranks share the GPU (all but graph-peers): those of most worth come first, with
+# fewer rows and steps, since messages are slow.
 # shellcheck disable=SC1091,SC2016,SC2034,SC2154 # lib.sh sets dir, text; the ranks' shells expand
 . "$SOURCE/tests/cli/lib.sh"
 LIMIT=${GPU_LIMIT:-120}
@@ -47,7 +47,7 @@ told() {
 
 rank_parts="strategies replicas pipelines overlap graphs peers graph-peers mesh"
 part() {
-    case " ${GPU_PARTS:-operations repeats documents any-order autotune one-gpu $rank_parts} " in
+    case " ${GPU_PARTS:-operations repeats documents any-order one-gpu $rank_parts} " in
     *" $1 "*) ;;
     *) return 1 ;;
     esac
@@ -156,26 +156,6 @@ for words in "model.layer=full" "model.layer=cola train.precision=bf16" \
     part graphs || break
     # shellcheck disable=SC2086 # words
     unchanged 0 $words
-done
-
-# Of large products more forms are timed than cuBLASLt lists; which one is taken changes no bit.
-searched() {
-    cat "$dir/out" "$dir/err" |
-        sed -n 's/^debug: product .* of \([0-9]*\), \([0-9]*\) of them .*/\1 \2/p' |
-        awk '{ all++ } $1 > $2 { more++ } END { print all == 0 ? "" : more ? "some" : "none" }'
-}
-for layer in full cola; do
-    part autotune || break
-    set -- model.layer=$layer model.width=2048 model.heads=16 model.kv_heads=16 model.ffn=5504 \
-        model.rank=512 model.layers=1 train.seq=512 train.precision=bf16 train.steps=2 run.hash=on
-    export NARROWS_DEBUG=1
-    ends_well "wide, as listed, $layer" 0 train "$t" "$@"
-    same "as listed, $layer" "$(searched)" none
-    want=$(bits)
-    ends_well "wide, searched, $layer" 0 train "$t" "$@" run.autotune=on
-    same "searched, $layer" "$(searched)" some
-    same "products that were searched change no bit, $layer" "$(bits)" "$want"
-    unset NARROWS_DEBUG
 done
 
 # ---- several ranks ----

@@ -57,7 +57,6 @@ static const struct {
     {"train.pure_bf16=on", 1, {"train.pure_bf16", "train.precision is fp32"}},
     {"run.graph=on", 1, {"run.graph on", "run.graph=off"}},
     {"run.deterministic=off", 1, {"run.deterministic off", "run.deterministic=on"}},
-    {"run.autotune=on", 1, {"run.autotune on", "run.autotune=off"}},
     {"train.precision=fp64 parallel.tp_payload=bf16", 1, {"tp_payload bf16", "fp64"}},
     {"parallel.pp=2 parallel.virtual_stages=2 parallel.schedule=interleaved shadow.every=5",
      2,
