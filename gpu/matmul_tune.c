@@ -76,30 +76,34 @@ static enum status fingerprint(uint64_t *sum, struct gpu_device *dev,
     return ST_OK;
 }
 
-/* Bytes that no product leaves behind, so that a candidate cannot pass by writing nothing. */
-static enum status poison(struct gpu_device *dev, const struct gpu_product *p, void *y)
+/* y of nothing but bytes `value`. */
+static enum status fill(struct gpu_device *dev, const struct gpu_product *p, void *y, int value)
 {
     size_t size = dtype_size(p->y_type);
     size_t width = (size_t)p->n * size, pitch = (size_t)p->y_stride * size;
 
     for (int64_t i = 0; i < p->batch; i++)
         CUDA_TRY(cudaMemset2DAsync((char *)y + (size_t)(i * p->y_step) * size,
-                                   pitch > width ? pitch : width, 0xff, width, (size_t)p->m,
+                                   pitch > width ? pitch : width, value, width, (size_t)p->m,
                                    dev->stream));
     return ST_OK;
 }
 
 /* Results are compared by their bits; a candidate that cuts K into other pieces has others on other
- * numbers, whatever it has on these. */
+ * numbers, whatever it has on these. Zeros, which any order of sums gives (of a batch without
+ * targets, say), tell nothing: then the first stands alone. Before each run y gets bytes that no
+ * product leaves behind, so that none passes by writing nothing. */
 static enum status compare_results(struct matmul_trial *t, struct gpu_device *dev,
                                    struct matmul_plan *plan, const struct gpu_product *p, void *y)
 {
-    uint64_t want = 0, got;
+    uint64_t want = 0, got, zeros;
 
+    TRY(fill(dev, p, y, 0));
+    TRY(fingerprint(&zeros, dev, plan, p, y));
     for (int i = 0; i < t->n; i++) {
         enum status st;
 
-        TRY(poison(dev, p, y));
+        TRY(fill(dev, p, y, 0xff));
         st = gpu_matmul_launch(dev, plan, p, &t->algo[i], y);
         if (st != ST_OK && i > 0) { /* refused after all: the others will do */
             status_clear();
@@ -109,7 +113,7 @@ static enum status compare_results(struct matmul_trial *t, struct gpu_device *de
         TRY(st);
         TRY(fingerprint(&got, dev, plan, p, y));
         want = i == 0 ? got : want;
-        t->same[i] = got == want && pieces(&t->algo[i]) == pieces(&t->algo[0]);
+        t->same[i] = got == want && want != zeros && pieces(&t->algo[i]) == pieces(&t->algo[0]);
     }
     return ST_OK;
 }
