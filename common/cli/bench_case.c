@@ -112,23 +112,24 @@ static enum status offered(struct bench *b, double *bytes)
 }
 
 /* Bytes that all cases need together. What open devices have taken counts only where the whole
- * memory is compared; the code of libraries is there once. */
+ * memory is compared; CUDA's context and the code of libraries are there once. */
 static enum status needed(const struct bench *b, double *bytes)
 {
-    size_t code = 0;
+    size_t once = 0;
 
     *bytes = 0.0;
     for (int i = 0; i < b->cases; i++) {
         const struct bench_case *c = &b->item[i];
+        size_t opened = b->memory ? 0 : device_memory_opened(&c->cfg), own, all;
         struct memory_beside beside;
 
         TRY(device_memory_beside(&beside, &c->cfg));
-        *bytes += (double)step_memory_bytes(&c->memory) + (double)memory_beside_bytes(&beside) -
-                  (double)beside.code;
-        *bytes -= b->memory ? 0.0 : (double)device_memory_opened(&c->cfg);
-        code = beside.code > code ? beside.code : code;
+        all = step_memory_bytes(&c->memory) + memory_beside_bytes(&beside) - opened;
+        own = all - beside.code - (b->memory ? beside.context : 0);
+        *bytes += (double)own;
+        once = all - own > once ? all - own : once;
     }
-    *bytes += (double)code;
+    *bytes += (double)once;
     return ST_OK;
 }
 

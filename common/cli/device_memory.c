@@ -77,6 +77,7 @@ enum status device_memory_beside(struct memory_beside *beside, const struct conf
         return memory_beside_none(beside, cfg);
     *beside = (struct memory_beside){.products = GPU_WORKSPACE,
                                      .scratch = scratch(cfg),
+                                     .context = GPU_CONTEXT,
                                      .code = GPU_CODE,
                                      .messages = (size_t)communicators(cfg) * NCCL_CONNECTIONS *
                                                  NCCL_CONNECTION};
@@ -85,5 +86,5 @@ enum status device_memory_beside(struct memory_beside *beside, const struct conf
 
 size_t device_memory_opened(const struct config *cfg)
 {
-    return cfg->run.backend == BACKEND_GPU ? (size_t)GPU_SCRATCH + GPU_WORKSPACE : 0;
+    return cfg->run.backend == BACKEND_GPU ? (size_t)GPU_CONTEXT + GPU_SCRATCH + GPU_WORKSPACE : 0;
 }

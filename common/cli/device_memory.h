@@ -7,9 +7,8 @@
 
 /* Of the backend that cfg names: nothing on ref. On gpu: what is taken at open (gpu/limits.h), the
  * scratch that attention makes grow (with cuDNN, where that runs: its deterministic backward keeps
- * 2 seq^2 bytes a head and sequence), and NCCL's buffers by an estimate, which no library states.
- * Not in it, because nothing tells it before the start: CUDA's context and the kernels' code.
- * cfg: resolved. */
+ * 2 seq^2 bytes a head and sequence), and by estimates, since nothing tells them before the start,
+ * NCCL's buffers, CUDA's context and the kernels' code. cfg: resolved. */
 enum status device_memory_beside(struct memory_beside *beside, const struct config *cfg);
 
 /* Bytes of the above that a device has taken once it is open. */

@@ -37,15 +37,14 @@ static enum status print_memory(const struct config *cfg, const struct step_memo
     print_row("cuBLASLt's workspace", beside.products);
     print_row("scratch of operations", beside.scratch);
     print_row("NCCL's buffers, about", beside.messages);
+    print_row("CUDA's context, about", beside.context);
     print_row("libraries' code, about", beside.code);
     if (host)
         print_row("snapshot, on the host", snapshot);
     print_row("in all",
               step_memory_bytes(m) + memory_beside_bytes(&beside) + (host ? snapshot : 0));
-    if (!host) {
-        puts("  and CUDA's context, which only a device can tell");
+    if (!host)
         print_row("snapshot, on the host", snapshot);
-    }
     return ST_OK;
 }
 

@@ -15,7 +15,7 @@ size_t step_memory_bytes(const struct step_memory *m)
 
 size_t memory_beside_bytes(const struct memory_beside *beside)
 {
-    return beside->products + beside->scratch + beside->messages + beside->code;
+    return beside->products + beside->scratch + beside->messages + beside->context + beside->code;
 }
 
 enum status memory_beside_none(struct memory_beside *beside, const struct config *cfg)

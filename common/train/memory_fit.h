@@ -14,7 +14,8 @@ struct memory_beside {
     size_t products; /* workspace of matrix products                                          */
     size_t scratch;  /* of operations, attention's workspace included                         */
     size_t messages; /* buffers of the communication library                                  */
-    size_t code;     /* kernels that libraries load at first use                              */
+    size_t context;  /* of the driver, once a process                                         */
+    size_t code;     /* kernels that libraries load at first use, once a process              */
 };
 
 struct memory_limit {

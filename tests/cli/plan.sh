@@ -33,6 +33,9 @@ expect "and it says 0" grep -qE '^full +full +none +0 ' "$dir/out"
 ends_well "as if on a GPU" 0 plan memory "$dir/t.yaml" --memory 1GiB run.backend=gpu \
     train.precision=bf16 parallel.tp=2 parallel.layout_exact=off --ranks 4
 expect "tp 2 x dp 2" grep -q 'bf16 on gpu, .* tp 2 x dp 2' "$dir/out"
+ends_well "no more than a GPU's context and workspaces" 0 plan memory "$dir/t.yaml" \
+    --memory 600MiB run.backend=gpu train.precision=bf16 parallel.layout_exact=off
+expect "leaves room for none" grep -qE '^cola +btp +none +0 ' "$dir/out"
 # cuDNN's workspace, in the scratch, is for whole sequences.
 for reset in off on; do
     ends_well "documents $reset" 0 train "$dir/t.yaml" --dry-run run.backend=gpu train.seq=2048 \
