@@ -262,7 +262,7 @@ warmed() {
 
 part_step() {
     warmed
-    title "One GPU, whole steps; PyTorch has run.deterministic=off train.pure_bf16=on" \
+    title "One GPU, whole steps; by default PyTorch has run.deterministic=off train.pure_bf16=on" \
         "$floor_columns"
     cola="model.layer=cola model.rank=$rank"
     others="$cola; model.layer=svd model.rank=$rank"
@@ -274,7 +274,7 @@ part_step() {
     i=1
     while [ "$i" -le "$ROUNDS" ]; do
         # shellcheck disable=SC2046 # an option or nothing
-        if one "narrows $i" 240 "$@" $(floor_at "$i"); then
+        if one "narrows $i" 340 "$@" $(floor_at "$i"); then
             if [ "$i" -eq 1 ]; then floors "narrows 1" "full rank"; else step_rows "narrows $i"; fi
         fi
         for core in full cola svd "full --deterministic" "cola --deterministic"; do
@@ -572,7 +572,7 @@ budget() {
     case $1 in
     warm) echo 10 ;;
     correct) echo 420 ;;
-    step) echo 540 ;;
+    step) echo 760 ;;
     layers) echo 480 ;;
     slow) echo 240 ;;
     pipeline) echo 300 ;;
