@@ -1,12 +1,13 @@
 /* Matrix products by cuBLASLt, each kind tuned once.
  *
  * For every new key (sizes, strides, types, alignment, batch, what is added) the library's
- * candidates are run on the operands at hand. Two runs of a program must choose algorithms with the
- * same results, whatever the clock says: one is chosen of those alone that split K as the first one
- * does and whose result has the same bits as its; so the choice decides the speed alone. A result of
- * zeros shows nothing, and the first is taken. The first is the heuristic's favourite, or, where the
- * result fills the GPU, the first one that leaves K whole. Reductions in place and in the output type
- * are excluded: they round more often. f32 products are true f32 (no TF32).
+ * candidates are run on the operands at hand. Two runs of a program must choose algorithms with
+ * the same results, whatever the clock says: one is chosen of those alone that split K as the
+ * first one does and whose result has the same bits as its; so the choice decides the speed
+ * alone. A result of zeros shows nothing, and the first is taken. The first is the heuristic's
+ * favourite, or, where the result fills the GPU, the first one that leaves K whole. Reductions
+ * in place and in the output type are excluded: they round more often. f32 products are true f32
+ * (no TF32).
  */
 #ifndef GPU_MATMUL_H
 #define GPU_MATMUL_H
