@@ -51,6 +51,15 @@ static enum status row(FILE *out, const struct ops_test *t, struct device *const
     return ST_OK;
 }
 
+/* Whether only, NULL for all, is in the row's name, which ends with its type: "rms_norm bf16". */
+static int wanted(const char *only, const struct ops_test *t, enum dtype act)
+{
+    char name[64];
+
+    snprintf(name, sizeof name, "%s %s", t->name, dtype_name(act));
+    return !only || strstr(name, only);
+}
+
 enum status ops_validate(FILE *out, struct device *test, struct device *gold, int bf16,
                          const char *only, struct ops_count *count)
 {
@@ -62,10 +71,9 @@ enum status ops_validate(FILE *out, struct device *test, struct device *gold, in
     *count = (struct ops_count){0};
     for (size_t f = 0; f < sizeof families / sizeof *families; f++)
         for (const struct ops_test *t = families[f]; t->name; t++) {
-            if (only && !strstr(t->name, only))
-                continue;
-            TRY(row(out, t, dev, DT_F32, count));
-            if (bf16)
+            if (wanted(only, t, DT_F32))
+                TRY(row(out, t, dev, DT_F32, count));
+            if (bf16 && wanted(only, t, DT_BF16))
                 TRY(row(out, t, dev, DT_BF16, count));
         }
     return ST_OK;

@@ -47,10 +47,33 @@ for part in kernels step slow; do
     expect "a log of $part" grep -q '^== status 0 after' "$dir/sitting/$part.log"
 done
 
-sit PARTS="kernels:60 memory:60" NARROWS=/bin/false PYTHON=/bin/false
+sit PARTS="largest" PYTHON="$dir/python"
+rows 10 '^\| (full|cola) (full|vanilla|btp) [a-z]+ \| [0-9]+ \| runs, [0-9]+ tok/s \|'
+
+# A sanitizer that ends at once for one kind of operations, and leaves something behind for another.
+mkdir "$dir/bin"
+cat >"$dir/bin/compute-sanitizer" <<'END'
+#!/bin/sh
+case "$*" in
+*racecheck*embed*) exit 9 ;;
+*memcheck*rope*) setsid sleep 1000 & echo $! >"$STRAY" ;;
+esac
+echo "  add  f32  1e-8  2e-6  ok   y"
+echo "========= ERROR SUMMARY: 0 errors"
+END
+chmod +x "$dir/bin/compute-sanitizer"
+sit PARTS="sanitize" STRAY="$dir/stray" PATH="$dir/bin:$PATH" PYTHON="$dir/python"
+same "a sanitizer's finding fails the sitting" "$status" 1
+rows 31 '^\| (memcheck|racecheck)\.[a-z_]+ \| 0 errors  \| 1 \|$'
+rows 1 '^- sanitize: racecheck\.embed: == status 9$'
+sleep 0.2
+same "what it left behind is ended" \
+    "left: $(tr -d '\0' 2>/dev/null <"/proc/$(cat "$dir/stray")/cmdline" || true)" "left: "
+
+sit PARTS="kernels:60 largest:60" NARROWS=/bin/false PYTHON=/bin/false
 same "a program that fails fails the sitting" "$status" 1
 rows 1 '^- kernels: kernels: status 1'
-rows 1 '^- memory: plan: status 1'
+rows 1 '^- largest: plan: status 1'
 sit PARTS="step:60" NARROWS=/bin/false PYTHON=/bin/false
 rows 1 '^\| peer: no torch \|'
 sit PARTS="kernels:0"

@@ -19,6 +19,8 @@ refused "another order where there is one" 2 "--any-order & --backend gpu" \
     0 validate ops --any-order
 ends_well "some operations" 0 validate ops --quick --only adamw
 same "the rows of one" "$(grep -c '  ok  ' "$dir/out") $(grep -c '^  adamw ' "$dir/out")" "1 1"
+ends_well "an operation in one type" 0 validate ops --only "add bf16"
+same "its row" "$(grep -c '  ok  ' "$dir/out") $(grep -c '^  add  *bf16 ' "$dir/out")" "1 1"
 refused "stored values that are not there" 4 "$dir/none/.*trace.json & --data" \
     0 validate gradients --only "witness cola, fp64" --data "$dir/none"
 

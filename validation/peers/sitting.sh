@@ -7,12 +7,14 @@
 # OUT      where logs go, one a part, and the tables, sitting.md, that are printed last (8 files)
 # PARTS    what is run, in this order, each with seconds it may take behind a colon, or its default:
 #            warm        compiles PyTorch's models on the last GPU of several, beside what follows
-#            correct     operations, a step, repetition, 300 steps against ref; compute-sanitizer
+#            correct     operations, a step, repetition, 300 steps against ref
+#            sanitize    operations under compute-sanitizer
 #            step        one GPU, whole steps: full rank, CoLA, SVD; PyTorch compiled
 #            layers      two GPUs, decoder layers at d 4096 and d 8192; PyTorch; parts of BTP
 #            slow        layers at d 4096 with NCCL_P2P_DISABLE=1
 #            pipeline    two GPUs: orders of a pipeline, replicas, ZeRO-1: hashes, waiting
-#            memory      the largest micro-batch, and one more; memory foretold and seen
+#            memory      memory foretold and seen
+#            largest     the largest micro-batch of each strategy and recomputation, and one more
 #            kernels     what moves memory, beside a copy
 # ROUNDS   how often narrows and PyTorch take turns (2)
 # SMOKE=1  tiny shapes on the CPU, to see that all of it runs: its figures mean nothing
@@ -40,6 +42,7 @@ export NCCL_NVLS_ENABLE="${NCCL_NVLS_ENABLE:-0}" # NVLink multicast off
 export TORCHINDUCTOR_CACHE_DIR="${TORCHINDUCTOR_CACHE_DIR:-/tmp/narrows-inductor}"
 export TRITON_CACHE_DIR="${TRITON_CACHE_DIR:-/tmp/narrows-triton}"
 export PATH="$PATH:/usr/local/cuda/bin" # compute-sanitizer
+export NARROWS_SITTING="$work" # by which strays are known
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 warm_pid='' sampler_pid='' failures=0
 first_gpu=${CUDA_VISIBLE_DEVICES:-0}
@@ -108,6 +111,7 @@ try() {
     code=0 began=$(date +%s)
     printf '\n== %s: %s\n' "$what" "$*" >>"$log"
     timeout -k 10 "$seconds" "$@" >"$work/out" 2>&1 </dev/null || code=$?
+    case $code in 124 | 137) strays ;; esac
     tr '\r' '\n' <"$work/out" >>"$log"
     printf '== status %s after %s s\n' "$code" "$(($(date +%s) - began))" >>"$log"
     return "$code"
@@ -245,8 +249,9 @@ part_warm() {
     fi
     for core in full cola svd "full --deterministic" "cola --deterministic"; do
         # shellcheck disable=SC2086 # words
-        timeout -k 10 200 env CUDA_VISIBLE_DEVICES=$((gpus - 1)) "$PYTHON" "$here/llama_gpu.py" \
-            step --core-type $core --sdpa "$(sdpa_of "$core")" --repeats 1 || true
+        timeout -k 10 200 env -u NARROWS_SITTING CUDA_VISIBLE_DEVICES=$((gpus - 1)) \
+            "$PYTHON" "$here/llama_gpu.py" step --core-type $core --sdpa "$(sdpa_of "$core")" \
+            --repeats 1 || true
     done >"$work/warm" 2>&1 </dev/null &
     warm_pid=$!
 }
@@ -473,21 +478,30 @@ seen() {
 
 part_memory() {
     warmed
-    limit=''
-    [ -z "$SMOKE" ] || limit='--memory 6MiB'
-    title "Memory of one GPU, MiB; the rest is CUDA's context" \
+    title "Memory of one GPU, MiB" \
         "model | foretold | seen | seen / foretold | ms a step"
     seen "full rank, none"
     for mode in none elementwise bottleneck block; do
         seen "CoLA BTP, $mode" model.layer=cola model.rank=$rank parallel.recompute=$mode
     done
-    title "The largest micro-batch" "model | foretold | it | one more"
+}
+
+part_largest() {
+    warmed
+    limit=''
+    [ -z "$SMOKE" ] || limit='--memory 6MiB'
+    title "The largest micro-batch" "layers, strategy, recompute | foretold | it | one more"
     # shellcheck disable=SC2086 # limit: words or nothing
     one "plan" 120 plan memory "$work/one" model.vocab=$vocab model.layer=cola model.rank=$rank \
         $limit || return 0
     cp "$work/out" "$work/plan"
-    largest full full elementwise model.layer=full
-    largest cola btp bottleneck model.layer=cola model.rank=$rank parallel.strategy=btp
+    while read -r layer strategy recompute _; do
+        case $layer in
+        full) largest full "$strategy" "$recompute" model.layer=full ;;
+        cola) largest cola "$strategy" "$recompute" model.layer=cola model.rank=$rank \
+            parallel.strategy="$strategy" ;;
+        esac
+    done <"$work/plan"
 }
 
 # largest LAYERS STRATEGY RECOMPUTE WORDS...
@@ -554,15 +568,55 @@ part_correct() {
         held "validate repeat" 150 "$NARROWS" validate repeat --backend $backend $quick
         held "validate train" 200 "$NARROWS" validate train --backend $backend --steps $steps $quick
     }
-    if [ -n "$SMOKE" ] || ! command -v compute-sanitizer >/dev/null 2>&1; then
-        row "| compute-sanitizer | not here |"
+}
+
+# Ends what a command that was stopped has left running: it would slow down all that follows.
+strays() {
+    for environ in /proc/[0-9]*/environ; do
+        ! tr '\0' '\n' 2>/dev/null <"$environ" | grep -qxF "NARROWS_SITTING=$work" || {
+            pid=${environ#/proc/}
+            kill -KILL "${pid%/environ}" 2>/dev/null || true
+        }
+    done
+}
+
+# sanitized TOOL OPERATIONS: those whose name holds the word, in both types.
+sanitized() {
+    code=0
+    # shellcheck disable=SC2086 # words
+    timeout -k 5 "$(left)" compute-sanitizer --tool "$1" --error-exitcode 9 $foreign "$NARROWS" \
+        validate ops --backend $backend --only "$2" >"$work/$1.$2" 2>&1 </dev/null || code=$?
+    echo "== status $code" >>"$work/$1.$2"
+}
+
+# All at once, as most of it is the host's work. Kernels of libraries are left alone: under
+# racecheck those of cuBLASLt take minutes.
+part_sanitize() {
+    warmed
+    title "compute-sanitizer: own kernels in both types" \
+        "tool, operations | errors | operations in bounds"
+    command -v compute-sanitizer >/dev/null 2>&1 || {
+        row "| not here | | |"
         return
-    fi
-    held "memcheck, all operations" 150 compute-sanitizer --tool memcheck --error-exitcode 9 \
-        "$NARROWS" validate ops --backend $backend
-    for only in rms_ latent rope swiglu embed ce_ adamw attention; do
-        held "racecheck, $only" 60 compute-sanitizer --tool racecheck --error-exitcode 9 \
-            "$NARROWS" validate ops --backend $backend --quick --only $only
+    }
+    foreign='' checks=''
+    for name in nvjet cutlass xmma gemm gemv splitK cudnn cublas; do
+        foreign="$foreign --kernel-name-exclude kns=$name"
+    done
+    for tool in memcheck racecheck; do
+        for only in gemm weight_grad rms_ bias latent rope attention swiglu add embed ce_ cols_ \
+            sum_tree convert sumsq adamw; do
+            sanitized "$tool" "$only" &
+            checks="$checks $tool.$only"
+        done
+    done
+    wait
+    strays
+    for check in $checks; do
+        cat "$work/$check" >>"$log"
+        errors=$(sed -n 's/^=* .* SUMMARY: //p' "$work/$check" | tr '\n' ' ')
+        row "| $check | ${errors:-no summary} | $(grep -c '  ok  ' "$work/$check" || true) |"
+        grep -q '^== status 0$' "$work/$check" || miss "$check: $(tail -n 1 "$work/$check")"
     done
 }
 
@@ -571,12 +625,14 @@ part_correct() {
 budget() {
     case $1 in
     warm) echo 10 ;;
-    correct) echo 420 ;;
+    correct) echo 300 ;;
+    sanitize) echo 240 ;;
     step) echo 760 ;;
     layers) echo 480 ;;
     slow) echo 240 ;;
     pipeline) echo 300 ;;
-    memory) echo 300 ;;
+    memory) echo 150 ;;
+    largest) echo 300 ;;
     kernels) echo 90 ;;
     *)
         echo "sitting.sh: no part '$1'" >&2
@@ -589,7 +645,7 @@ if [ "$gpus" -eq 0 ]; then
     echo "sitting.sh: no GPU answers (SMOKE=1 tries it on the CPU)" >&2
     exit 77
 fi
-PARTS=${PARTS:-warm correct step layers slow pipeline memory kernels}
+PARTS=${PARTS:-warm correct step layers slow pipeline memory largest kernels sanitize}
 for word in $PARTS; do
     budget "${word%%:*}" >/dev/null || exit 2
 done
