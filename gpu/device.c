@@ -153,22 +153,26 @@ void gpu_close(struct device *dev)
     free(gpu);
 }
 
-enum status gpu_alloc(struct device *dev, void **p, size_t bytes)
+/* Memory of the GPU; `what` names its use. */
+static enum status take(void **p, size_t bytes, const char *what)
 {
     size_t available = 0, total = 0;
 
-    (void)dev;
-    if (bytes == 0)
-        bytes = 1;
-    if (cudaMalloc(p, bytes) == cudaSuccess)
+    if (cudaMalloc(p, bytes ? bytes : 1) == cudaSuccess)
         return ST_OK;
     cudaGetLastError();
     CUDA_TRY(cudaMemGetInfo(&available, &total));
     return fail(ST_ENOMEM,
-                "GPU memory: %.1f MiB asked for, %.1f of %.1f MiB free (smaller micro_batch, "
+                "GPU %s: %.1f MiB asked for, %.1f of %.1f MiB free (smaller micro_batch, "
                 "recompute, or more ranks)",
-                (double)bytes / 1048576.0, (double)available / 1048576.0,
+                what, (double)bytes / 1048576.0, (double)available / 1048576.0,
                 (double)total / 1048576.0);
+}
+
+enum status gpu_alloc(struct device *dev, void **p, size_t bytes)
+{
+    (void)dev;
+    return take(p, bytes, "memory");
 }
 
 void gpu_release(struct device *dev, void *p)
@@ -285,7 +289,7 @@ enum status gpu_scratch(struct gpu_device *dev, void **p, size_t bytes)
                         bytes, dev->scratch_bytes);
         TRY(gpu_wait(dev));
         TRY(gpu_comm_quiet(dev));
-        CUDA_TRY(cudaMalloc(&larger, bytes));
+        TRY(take(&larger, bytes, "scratch for one operation"));
         gpu_graphs_drop(dev);
         log_debug("GPU scratch grows from %zu to %zu bytes", dev->scratch_bytes, bytes);
         cudaFree(dev->scratch);
