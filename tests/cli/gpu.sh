@@ -8,12 +8,13 @@
 # one that stands still, ends the job within parallel.timeout and a message. A shadow agrees. What
 # the host reads late and steps that are recorded as graphs change no bit and no record. Attention
 # and positions within documents learn what ref learns. Ranks that share layers agree with ref under
-# every strategy; work beside messages, replicas, shards and stages change no bit.
+# every strategy; work beside messages, replicas, shards and stages change no bit. What one backend
+# saved the other goes on with.
 #
-# GPU_PARTS names what is run, of: operations repeats documents any-order graphs peers graph-peers
-# strategies overlap replicas pipelines mesh one-gpu (all). With one-gpu, RANK_PARTS names which of
-# those for several ranks share the GPU (all but graph-peers): those of most worth come first, with
-# fewer rows and steps, since messages are slow.
+# GPU_PARTS names what is run, of: operations repeats documents any-order checkpoints graphs peers
+# graph-peers strategies overlap replicas pipelines mesh one-gpu (all). With one-gpu, RANK_PARTS
+# names which of those for several ranks share the GPU (all but graph-peers): those of most worth
+# come first, with fewer rows and steps, since messages are slow.
 # shellcheck disable=SC1091,SC2016,SC2034,SC2154 # lib.sh sets dir, text; the ranks' shells expand
 . "$SOURCE/tests/cli/lib.sh"
 LIMIT=${GPU_LIMIT:-120}
@@ -47,7 +48,7 @@ told() {
 
 rank_parts="strategies replicas pipelines overlap graphs peers graph-peers mesh"
 part() {
-    case " ${GPU_PARTS:-operations repeats documents any-order one-gpu $rank_parts} " in
+    case " ${GPU_PARTS:-operations repeats documents any-order checkpoints one-gpu $rank_parts} " in
     *" $1 "*) ;;
     *) return 1 ;;
     esac
@@ -106,6 +107,39 @@ for words in "model.layer=full" "model.layer=full train.precision=bf16 train.mic
     ends_well "documents that see each other, $words" 0 train "$t" "$@"
     differ "documents apart matter, $words" "$(bits)" "$want"
 done
+
+# losses [FOLDER]: of the steps of a run; none of one that failed.
+losses() {
+    [ "$status" = 0 ] || return 0
+    sed -n 's/.*"loss":\([^,]*\),.*/\1/p' "${1:-$dir/run}/metrics.jsonl"
+}
+
+# near WHAT A B: two lists of losses. Runs whose sums have other orders part slowly: over some steps
+# they are within 1e-6 of each other, and a wrong gradient is not within 1e-4.
+near() {
+    printf '%s\n' "$2" >"$dir/losses.a"
+    printf '%s\n' "$3" >"$dir/losses.b"
+    expect "$1" awk 'NR == FNR { a[FNR] = $1; n = FNR; next }
+        { d = a[FNR] - $1; if (d < 0) d = -d; if (!($1 > 0) || d > 1e-4 * $1) bad = 1 }
+        END { exit bad || n == 0 || FNR != n }' "$dir/losses.a" "$dir/losses.b"
+}
+
+# What one backend saved the other loads and goes on with.
+if part checkpoints; then
+    set -- train.steps=4 run.save=on run.overwrite=off
+    ends_well "ref alone, four steps" 0 train "$t" "$@" run.backend=ref run.dir="$dir/whole"
+    known=$(losses "$dir/whole")
+    for from in ref gpu; do
+        to=ref
+        [ "$from" = gpu ] || to=gpu
+        rm -rf "$dir/run"
+        refused "$from is stopped" 130 'after step 2 of 4' 0 train "$t" "$@" \
+            run.backend=$from checkpoint.stop_at=2
+        [ "$status" = 130 ] || continue
+        ends_well "$to goes on with what $from saved" 0 train "$t" "$@" run.backend=$to --resume
+        near "$from, then $to: the losses of ref alone" "$known" "$(losses)"
+    done
+fi
 
 # The same learning from gradients that may differ from run to run.
 for layer in full cola; do
@@ -241,22 +275,6 @@ hashed() {
     ends_well "on $ranks ranks: $*" "$ranks" train "$t" train.steps="$few" run.hash=on "$@"
     now=$(bits)
     share
-}
-
-# losses [FOLDER]: of the steps of a run; none of one that failed.
-losses() {
-    [ "$status" = 0 ] || return 0
-    sed -n 's/.*"loss":\([^,]*\),.*/\1/p' "${1:-$dir/run}/metrics.jsonl"
-}
-
-# near WHAT A B: two lists of losses. Runs whose sums have other orders part slowly: over some steps
-# they are within 1e-6 of each other, and a wrong gradient is not within 1e-4.
-near() {
-    printf '%s\n' "$2" >"$dir/losses.a"
-    printf '%s\n' "$3" >"$dir/losses.b"
-    expect "$1" awk 'NR == FNR { a[FNR] = $1; n = FNR; next }
-        { d = a[FNR] - $1; if (d < 0) d = -d; if (!($1 > 0) || d > 1e-4 * $1) bad = 1 }
-        END { exit bad || n == 0 || FNR != n }' "$dir/losses.a" "$dir/losses.b"
 }
 
 for precision in bf16 fp32; do
