@@ -146,13 +146,39 @@ static enum status stream_gradient(struct block_env *env, struct tensor *dy, str
     return op_convert(env->tp.dev, dy, dx, 1);
 }
 
+/* Rooms of a block's projections but the last of backward, in that order; data NULL: none. */
+struct rooms {
+    struct tensor down, gate_up, wo;
+};
+
+static const struct tensor *room_of(const struct tensor *t)
+{
+    return t->data ? t : NULL;
+}
+
+/* Rooms where a strategy has use for them and ranks send messages that something could run beside;
+ * products that are put off are not held back, too. */
+static enum status take_rooms(struct block_env *env, const struct block_acts *a, struct rooms *r)
+{
+    const struct tensor *const z[] = {&a->down_a.z, &a->gate_up_a.z, &a->wo_a.z};
+    struct tensor *const room[] = {&r->down, &r->gate_up, &r->wo};
+
+    *r = (struct rooms){0};
+    if (!env->strategy->late || env->tp.tp->size == 1 || env->tp.exposed || env->tp.wgrad.later)
+        return ST_OK;
+    for (int i = 0; i < 3; i++)
+        TRY(scratch_tokens(&env->tp, room[i], env->tp.act, z[i]->rows, z[i]->cols, 1));
+    return ST_OK;
+}
+
 static enum status ffn_backward(struct block_env *env, const struct block *b, struct block *db,
-                                struct block_acts *a, struct tensor *dx)
+                                struct block_acts *a, const struct rooms *r, struct tensor *dx)
 {
     size_t mark = arena_mark(env->tp.scratch);
     struct tensor df, dgu, dx2, dy[PROJ_MAX];
-    struct proj_grad_io out = {.x = &a->f, .dy = &dx2, .dx = &df};
-    struct proj_grad_io in = {.x = &a->x1, .dy = dy, .dy_all = &dgu, .dx = dx};
+    struct proj_grad_io out = {.x = &a->f, .dy = &dx2, .dx = &df, .room = room_of(&r->down)};
+    struct proj_grad_io in = {
+        .x = &a->x1, .dy = dy, .dy_all = &dgu, .dx = dx, .room = room_of(&r->gate_up)};
     int64_t m = a->f.rows, f = a->f.cols;
     int32_t grains = a->f.col_grains;
     struct swiglu_grad g;
@@ -172,12 +198,12 @@ static enum status ffn_backward(struct block_env *env, const struct block *b, st
 
 static enum status attention_half_backward(struct block_env *env, const struct block *b,
                                            struct block *db, struct block_acts *a,
-                                           struct tensor *dx)
+                                           const struct rooms *r, struct tensor *dx)
 {
     size_t mark = arena_mark(env->tp.scratch);
     struct attention dat = a->at;
     struct tensor dqkv, dx1, dy[PROJ_MAX];
-    struct proj_grad_io out = {.x = &a->at.o, .dy = &dx1, .dx = &dat.o};
+    struct proj_grad_io out = {.x = &a->at.o, .dy = &dx1, .dx = &dat.o, .room = room_of(&r->wo)};
     struct proj_grad_io in = {.x = &a->x0, .dy = dy, .dy_all = &dqkv, .dx = dx};
     int64_t m = a->q.rows, q = a->q.cols, k = a->k.cols;
 
@@ -199,6 +225,12 @@ static enum status attention_half_backward(struct block_env *env, const struct b
 enum status block_backward(struct block_env *env, const struct block *b, struct block *db,
                            struct block_acts *a, struct tensor *dx)
 {
-    TRY(ffn_backward(env, b, db, a, dx));
-    return attention_half_backward(env, b, db, a, dx);
+    size_t mark = arena_mark(env->tp.scratch);
+    struct rooms r;
+
+    TRY(take_rooms(env, a, &r));
+    TRY(ffn_backward(env, b, db, a, &r, dx));
+    TRY(attention_half_backward(env, b, db, a, &r, dx));
+    arena_release(env->tp.scratch, mark);
+    return ST_OK;
 }

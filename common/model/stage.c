@@ -219,7 +219,7 @@ enum status stage_loss(struct stage *s, const struct micro_batch *mb)
 
 static enum status done(struct stage *s, int layer)
 {
-    FAIL_IF(s->env.tp.wgrad.n > 0, ST_EINTERNAL);
+    FAIL_IF(s->env.tp.wgrad.n > 0 || s->env.tp.wgrad.holds > 0, ST_EINTERNAL);
     return s->watch ? s->watch->layer_done(s->watch->context, layer) : ST_OK;
 }
 

@@ -225,9 +225,11 @@ static enum status up_backward(struct tp_env *env, const struct proj *w, struct 
                               coef ? &a->s : NULL, env->lat);
 }
 
-/* y [M, in_l] = sum over members of u_i A_i, and dA_i joins u_i' x. */
+/* y [M, in_l] = sum over members of u_i A_i, and dA_i joins u_i' x: soon, or, when it may be late,
+ * with the block's last message. */
 static enum status down_backward(struct tp_env *env, const struct proj *w, struct proj *dw,
-                                 const struct tensor *u, const struct tensor *x, struct tensor *y)
+                                 const struct tensor *u, const struct tensor *x, struct tensor *y,
+                                 int late)
 {
     struct gemm g = {.y = *y, .b = w->a[0], .kind = GEMM_NN, .more = w->n - 1};
 
@@ -237,7 +239,7 @@ static enum status down_backward(struct tp_env *env, const struct proj *w, struc
 
         if (i > 0)
             g.part[i - 1] = (struct gemm_part){.a = u_i, .b = w->a[i]};
-        TRY(wgrad_push(&env->wgrad, &dw->a[i], &u_i, x)); /* [r, in_l] */
+        TRY((late ? wgrad_hold : wgrad_push)(&env->wgrad, &dw->a[i], &u_i, x)); /* [r, in_l] */
     }
     return op_gemm(env->dev, &g, 1);
 }
@@ -273,12 +275,25 @@ static enum status norm_down_backward(struct tp_env *env, const struct proj *w, 
         TRY(op_rms_apply(env->dev, &h, io->x, &w->gain, &a->s, env->norm));
     else if (!a->h.data)
         TRY(op_rms_partial(env->dev, &h, &s_l, NULL, io->x, &w->gain, env->norm));
-    TRY(down_backward(env, w, dw, u, &h, &t)); /* t [M, d_l] */
+    TRY(down_backward(env, w, dw, u, &h, &t, io->room && a->h.data)); /* t [M, d_l] */
     if (env->norm_form == NORM_FORM_SYNC)
         TRY(sync_coef(env, w, a, &t, io->x, coef));
     g = (struct rms_grad){.dx = *io->dx, .dgain = dw->gain, .t = t, .x = *io->x, .gain = w->gain};
     TRY(op_rms_backward(env->dev, &g, coef, env->plan));
     return wgrad_run(&env->wgrad, env->dev, env->plan);
+}
+
+/* u [M, n r]: the room, or scratch. The block's last projection, which has no room, has its widest
+ * message (that of q, k and v), and little of its own to run meanwhile: what was held back runs. */
+static enum status latent_gradient(struct tp_env *env, struct tensor *u, const struct proj_acts *a,
+                                   const struct proj_grad_io *io)
+{
+    if (io->room) {
+        *u = *io->room;
+        return ST_OK;
+    }
+    TRY(wgrad_let_go(&env->wgrad));
+    return scratch_tokens(env, u, env->act, a->z.rows, a->z.cols, 1);
 }
 
 static enum status in_backward(struct tp_env *env, const struct proj *w, struct proj *dw,
@@ -288,7 +303,7 @@ static enum status in_backward(struct tp_env *env, const struct proj *w, struct 
     int online = env->norm_form != NORM_FORM_SYNC;
     struct tensor u, coef;
 
-    TRY(scratch_tokens(env, &u, env->act, a->z.rows, a->z.cols, 1));
+    TRY(latent_gradient(env, &u, a, io));
     TRY(scratch_tokens(env, &coef, env->dev->wide, a->z.rows, 2, 1));
     TRY(up_backward(env, w, dw, a, io->dy, &u, online ? &coef : NULL));
     if (PLANTED(PLANTED_DETACHED) && online)
@@ -304,9 +319,9 @@ static enum status out_backward(struct tp_env *env, const struct proj *w, struct
     size_t mark = arena_mark(env->scratch);
     struct tensor u;
 
-    TRY(scratch_tokens(env, &u, env->act, a->z.rows, a->z.cols, 1));
+    TRY(latent_gradient(env, &u, a, io));
     TRY(up_backward(env, w, dw, a, io->dy, &u, NULL));
-    TRY(down_backward(env, w, dw, &u, io->x, io->dx)); /* [M, in_l] */
+    TRY(down_backward(env, w, dw, &u, io->x, io->dx, io->room != NULL)); /* [M, in_l] */
     TRY(wgrad_run(&env->wgrad, env->dev, env->plan));
     arena_release(env->scratch, mark);
     return ST_OK;
@@ -316,6 +331,7 @@ const struct tp_strategy btp_strategy = {
     .name = "btp",
     .low_rank = 1,
     .stream_cut = 1,
+    .late = 1,
     .cut = btp_cut,
     .heads_cut = always,
     .ffn_cut = 1,

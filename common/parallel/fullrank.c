@@ -47,7 +47,8 @@ static enum status in_end(struct tp_env *env, const struct proj *w, struct proj_
     return ST_OK;
 }
 
-/* t = sum over members of dy_i W_i, partial; dW_i joins dy_i' h while it travels. */
+/* t = sum over members of dy_i W_i, partial; dW_i joins dy_i' h while it travels, and before them
+ * what out_backward queued. */
 static enum status in_backward(struct tp_env *env, const struct proj *w, struct proj *dw,
                                const struct proj_acts *a, const struct proj_grad_io *io)
 {
@@ -120,9 +121,8 @@ static enum status out_backward(struct tp_env *env, const struct proj *w, struct
     struct gemm g = {.y = *io->dx, .a = *io->dy, .b = w->b[0], .kind = GEMM_NN};
 
     (void)a;
-    TRY(op_gemm(env->dev, &g, 1)); /* [M, in_l] */
-    TRY(wgrad_push(&env->wgrad, &dw->b[0], io->dy, io->x));
-    return wgrad_run(&env->wgrad, env->dev, env->plan); /* [d, in_l] */
+    TRY(op_gemm(env->dev, &g, 1));                            /* [M, in_l] */
+    return wgrad_push(&env->wgrad, &dw->b[0], io->dy, io->x); /* [d, in_l] */
 }
 
 const struct tp_strategy fullrank_strategy = {

@@ -66,12 +66,15 @@ struct proj_flight {
 };
 
 /* Operands of a backward call: dy[i] gradients of y[i] (dy_all: all of them as one tensor);
- * in: dx the stream's gradient, added to; out: dx [M, in_l], written. */
+ * in: dx the stream's gradient, added to; out: dx [M, in_l], written. What out_backward queues may
+ * run in the in_backward that follows. With a room the projection is not its block's last: weight
+ * gradients from the room and what is kept may run in one of the block's later calls. */
 struct proj_grad_io {
     const struct tensor *x;
     struct tensor *dy;
     struct tensor *dy_all;
     struct tensor *dx;
+    const struct tensor *room; /* as z, until the block is done; NULL: none */
 };
 
 /* Everything that a strategy needs of its surroundings. */
@@ -130,6 +133,7 @@ struct tp_strategy {
     const char *name;
     int low_rank;   /* layers have a bottleneck   */
     int stream_cut; /* the stream is [M, d_l]     */
+    int late;       /* backward has use for rooms */
 
     /* How a parameter is cut (not a bias: it follows the heads); tied: one matrix for both ends.
      * Full-rank W count as B. */

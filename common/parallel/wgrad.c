@@ -11,6 +11,23 @@ enum status wgrad_push(struct wgrad_queue *q, const struct tensor *dw, const str
     return ST_OK;
 }
 
+enum status wgrad_hold(struct wgrad_queue *q, const struct tensor *dw, const struct tensor *dy,
+                       const struct tensor *x)
+{
+    FAIL_IF(q->holds == WGRAD_MAX, ST_EINTERNAL);
+    q->held[q->holds++] = (struct weight_grad){.dw = *dw, .dy = *dy, .x = *x};
+    return ST_OK;
+}
+
+enum status wgrad_let_go(struct wgrad_queue *q)
+{
+    FAIL_IF(q->n + q->holds > WGRAD_MAX, ST_EINTERNAL);
+    memcpy(q->item + q->n, q->held, (size_t)q->holds * sizeof *q->held);
+    q->n += q->holds;
+    q->holds = 0;
+    return ST_OK;
+}
+
 enum status wgrad_run(struct wgrad_queue *q, struct device *dev, const struct sample_plan *plan)
 {
     int n = q->n;

@@ -1,7 +1,8 @@
 /* Weight gradients that wait for a good moment.
  *
  * A backward pass needs input gradients at once and weight gradients some time: they are queued
- * and run while a collective flies, or at the latest when their operands' scratch is released. A
+ * and run while a collective flies, or at the latest when their operands' scratch is released. One
+ * whose operands live longer may be held back for a later, longer collective. A
  * pipeline that splits backward puts them off further, to a list of the micro-batch's own; their
  * operands then lie in memory that is not released (arena: keeps).
  */
@@ -21,6 +22,8 @@ struct wgrad_later {
 struct wgrad_queue {
     struct weight_grad item[WGRAD_MAX];
     int n;
+    struct weight_grad held[WGRAD_MAX]; /* runs only once it is let go */
+    int holds;
     struct wgrad_later *later; /* NULL: nothing is put off */
 };
 
@@ -28,7 +31,12 @@ struct wgrad_queue {
 enum status wgrad_push(struct wgrad_queue *q, const struct tensor *dw, const struct tensor *dy,
                        const struct tensor *x);
 
-/* Empties the queue: runs what is in it, joining by plan, or puts it off. */
+/* The same for one that waits for wgrad_let_go, which puts all that are held into the queue. */
+enum status wgrad_hold(struct wgrad_queue *q, const struct tensor *dw, const struct tensor *dy,
+                       const struct tensor *x);
+enum status wgrad_let_go(struct wgrad_queue *q);
+
+/* Empties the queue, but not what is held: runs what is in it, joining by plan, or puts it off. */
 enum status wgrad_run(struct wgrad_queue *q, struct device *dev, const struct sample_plan *plan);
 
 /* Room for n products. Errors: ST_ENOMEM. */
