@@ -1,16 +1,17 @@
 #include "common/model/block.h"
 
-static enum status rotate(struct block_env *env, const struct attention *at, struct tensor *q,
-                          struct tensor *k, int inverse)
+/* q and k, or their gradients, which lie side by side in qkv. */
+static enum status rotate(struct block_env *env, const struct attention *at,
+                          const struct tensor *qkv, int inverse)
 {
+    struct tensor qk = tensor_cols(qkv, 0, (at->heads + at->kv_heads) * at->head_dim, 1);
     struct rope rope = {.seq = at->seq,
                         .head_dim = at->head_dim,
                         .pos0 = at->pos0,
                         .starts = at->starts,
                         .inverse = inverse};
 
-    TRY(op_rope(env->tp.dev, q, env->rope_table, rope));
-    return op_rope(env->tp.dev, k, env->rope_table, rope);
+    return op_rope(env->tp.dev, &qk, env->rope_table, rope);
 }
 
 /* q, k and v get the biases that the model may have; or, from their gradients, db gets its own. */
@@ -86,7 +87,7 @@ enum status block_begin(struct block_env *env, const struct block *b, struct blo
 static enum status attend(struct block_env *env, const struct block *b, struct block_acts *a)
 {
     TRY(add_biases(env, b, a));
-    TRY(rotate(env, &a->at, &a->q, &a->k, 0));
+    TRY(rotate(env, &a->at, &a->qkv, 0));
     return op_attention_forward(env->tp.dev, &a->at);
 }
 
@@ -215,7 +216,7 @@ static enum status attention_half_backward(struct block_env *env, const struct b
     dy[2] = dat.v = tensor_cols(&dqkv, q + k, k, a->v.col_grains);
     TRY(env->strategy->out_backward(&env->tp, &b->wo, &db->wo, &a->wo_a, &out));
     TRY(op_attention_backward(env->tp.dev, &a->at, &dat));
-    TRY(rotate(env, &a->at, &dat.q, &dat.k, 1));
+    TRY(rotate(env, &a->at, &dqkv, 1));
     TRY(biases_backward(env, db, dy));
     TRY(env->strategy->in_backward(&env->tp, &b->qkv, &db->qkv, &a->qkv_a, &in));
     arena_release(env->tp.scratch, mark);
