@@ -157,19 +157,22 @@ static const struct tensor *room_of(const struct tensor *t)
     return t->data ? t : NULL;
 }
 
+static enum status take_room(struct block_env *env, struct tensor *room, const struct proj_acts *a)
+{
+    return scratch_tokens(&env->tp, room, env->tp.act, a->z.rows, a->z.cols, 1);
+}
+
 /* Rooms where a strategy has use for them and ranks send messages that something could run beside;
- * products that are put off are not held back, too. */
+ * products that are put off are not held back, too. That of gate and up is of use with their
+ * normalised input alone. */
 static enum status take_rooms(struct block_env *env, const struct block_acts *a, struct rooms *r)
 {
-    const struct tensor *const z[] = {&a->down_a.z, &a->gate_up_a.z, &a->wo_a.z};
-    struct tensor *const room[] = {&r->down, &r->gate_up, &r->wo};
-
     *r = (struct rooms){0};
     if (!env->strategy->late || env->tp.tp->size == 1 || env->tp.exposed || env->tp.wgrad.later)
         return ST_OK;
-    for (int i = 0; i < 3; i++)
-        TRY(scratch_tokens(&env->tp, room[i], env->tp.act, z[i]->rows, z[i]->cols, 1));
-    return ST_OK;
+    TRY(take_room(env, &r->down, &a->down_a));
+    TRY(take_room(env, &r->wo, &a->wo_a));
+    return a->gate_up_a.h.data ? take_room(env, &r->gate_up, &a->gate_up_a) : ST_OK;
 }
 
 static enum status ffn_backward(struct block_env *env, const struct block *b, struct block *db,
@@ -218,6 +221,8 @@ static enum status attention_half_backward(struct block_env *env, const struct b
     TRY(op_attention_backward(env->tp.dev, &a->at, &dat));
     TRY(rotate(env, &a->at, &dqkv, 1));
     TRY(biases_backward(env, db, dy));
+    TRY(wgrad_let_go(
+        &env->tp.wgrad)); /* the widest message is next, with little of its own beside */
     TRY(env->strategy->in_backward(&env->tp, &b->qkv, &db->qkv, &a->qkv_a, &in));
     arena_release(env->tp.scratch, mark);
     return ST_OK;

@@ -275,7 +275,7 @@ static enum status norm_down_backward(struct tp_env *env, const struct proj *w, 
         TRY(op_rms_apply(env->dev, &h, io->x, &w->gain, &a->s, env->norm));
     else if (!a->h.data)
         TRY(op_rms_partial(env->dev, &h, &s_l, NULL, io->x, &w->gain, env->norm));
-    TRY(down_backward(env, w, dw, u, &h, &t, io->room && a->h.data)); /* t [M, d_l] */
+    TRY(down_backward(env, w, dw, u, &h, &t, io->room != NULL)); /* t [M, d_l] */
     if (env->norm_form == NORM_FORM_SYNC)
         TRY(sync_coef(env, w, a, &t, io->x, coef));
     g = (struct rms_grad){.dx = *io->dx, .dgain = dw->gain, .t = t, .x = *io->x, .gain = w->gain};
@@ -283,17 +283,14 @@ static enum status norm_down_backward(struct tp_env *env, const struct proj *w, 
     return wgrad_run(&env->wgrad, env->dev, env->plan);
 }
 
-/* u [M, n r]: the room, or scratch. The block's last projection, which has no room, has its widest
- * message (that of q, k and v), and little of its own to run meanwhile: what was held back runs. */
+/* u [M, n r]: the room, or scratch. */
 static enum status latent_gradient(struct tp_env *env, struct tensor *u, const struct proj_acts *a,
                                    const struct proj_grad_io *io)
 {
-    if (io->room) {
-        *u = *io->room;
-        return ST_OK;
-    }
-    TRY(wgrad_let_go(&env->wgrad));
-    return scratch_tokens(env, u, env->act, a->z.rows, a->z.cols, 1);
+    if (!io->room)
+        return scratch_tokens(env, u, env->act, a->z.rows, a->z.cols, 1);
+    *u = *io->room;
+    return ST_OK;
 }
 
 static enum status in_backward(struct tp_env *env, const struct proj *w, struct proj *dw,

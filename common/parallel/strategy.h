@@ -67,14 +67,14 @@ struct proj_flight {
 
 /* Operands of a backward call: dy[i] gradients of y[i] (dy_all: all of them as one tensor);
  * in: dx the stream's gradient, added to; out: dx [M, in_l], written. What out_backward queues may
- * run in the in_backward that follows. With a room the projection is not its block's last: weight
- * gradients from the room and what is kept may run in one of the block's later calls. */
+ * run in the in_backward that follows. With a room, weight gradients
+ * from it and x (in: h, which is kept then) may be held back until the block lets them go. */
 struct proj_grad_io {
     const struct tensor *x;
     struct tensor *dy;
     struct tensor *dy_all;
     struct tensor *dx;
-    const struct tensor *room; /* as z, until the block is done; NULL: none */
+    const struct tensor *room; /* as z, until the block is done; NULL: nothing may be held back */
 };
 
 /* Everything that a strategy needs of its surroundings. */

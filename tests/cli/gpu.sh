@@ -137,6 +137,7 @@ if part checkpoints; then
             run.backend=$from checkpoint.stop_at=2
         [ "$status" = 130 ] || continue
         ends_well "$to goes on with what $from saved" 0 train "$t" "$@" run.backend=$to --resume
+        expect "it goes on from step 2, to $to" grep -q '^resume  *step 2 of ' "$dir/out"
         near "$from, then $to: the losses of ref alone" "$known" "$(losses)"
     done
 fi

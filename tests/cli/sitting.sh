@@ -67,6 +67,7 @@ same "a sanitizer's finding fails the sitting" "$status" 1
 rows 31 '^\| (memcheck|racecheck), [a-z_]+ \| 0 errors  \| 1 \|$'
 rows 1 '^- sanitize: racecheck, embed: == status 9$'
 sleep 0.2
+expect "it left something behind" test -s "$dir/stray"
 same "what it left behind is ended" \
     "left: $(tr -d '\0' 2>/dev/null <"/proc/$(cat "$dir/stray")/cmdline" || true)" "left: "
 

@@ -1,6 +1,6 @@
 /* Which weight gradients run beside which message of backward, heard on the recording backend. That
- * their operands are still there when they run shows in the bits, which all layouts share
- * (`narrows validate layouts`). */
+ * their operands are still there when they run shows in the bits: `narrows validate layouts` and
+ * `strategies`, tests/mpi/test_overlap.c. */
 #include "common/backend/record.h"
 #include "common/train/step.h"
 #include "tests/unit/check_unit.h"
@@ -79,6 +79,7 @@ static const struct turn {
     /* Another h in backward than in forward: it is not kept, so dA of gate and up cannot wait. */
     {{NONE, "parallel.norm=online_local"}, 2, "Pmg1P Pmg2Pg2 Pmg1P Pmg5Pg3 "},
     {{"parallel.recompute=elementwise"}, 2, "Pmg1P Pmg2Pg2 Pmg1P Pmg5Pg3 "},
+    {{"parallel.recompute=elementwise", "train.precision=bf16"}, 2, "Pmg1P Pmg2Pg2 Pmg1P Pmg5Pg3 "},
     /* Nothing runs beside a message, or there is none: nothing waits. */
     {{NONE, "parallel.overlap=off"}, 2, "Pmg1Pg1 Pmg2Pg2 Pmg1Pg1 Pmg3Pg3 "},
     {{NONE}, 1, "Pg1Pg1 Pg2Pg2 Pg1Pg1 Pg3Pg3 "},

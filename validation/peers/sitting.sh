@@ -4,11 +4,10 @@
 #
 #   OUT=folder validation/peers/sitting.sh
 #
-# OUT      where logs go, one a part, and the tables, sitting.md, that are printed last (8 files)
+# OUT      where logs go, one a part, and the tables, sitting.md, that are printed last (10 files)
 # PARTS    what is run, in this order, each with seconds it may take behind a colon, or its default:
 #            warm        compiles PyTorch's models on the last GPU of several, beside what follows
 #            correct     operations, a step, repetition, 300 steps against ref
-#            sanitize    operations under compute-sanitizer
 #            step        one GPU, whole steps: full rank, CoLA, SVD; PyTorch compiled
 #            layers      two GPUs, decoder layers at d 4096 and d 8192; PyTorch; parts of BTP
 #            slow        layers at d 4096 with NCCL_P2P_DISABLE=1
@@ -16,6 +15,7 @@
 #            memory      memory foretold and seen
 #            largest     the largest micro-batch of each strategy and recomputation, and one more
 #            kernels     what moves memory, beside a copy
+#            sanitize    operations under compute-sanitizer
 # ROUNDS   how often narrows and PyTorch take turns (2)
 # SMOKE=1  tiny shapes on the CPU, to see that all of it runs: its figures mean nothing
 # NARROWS, PYTHON  the programs (build/narrows, python3)
@@ -48,9 +48,20 @@ warm_pid='' sampler_pid='' failures=0
 first_gpu=${CUDA_VISIBLE_DEVICES:-0}
 first_gpu=${first_gpu%%,*}
 
+# Ends what a command that was stopped has left running: it would slow down all that follows.
+strays() {
+    for environ in /proc/[0-9]*/environ; do
+        ! tr '\0' '\n' 2>/dev/null <"$environ" | grep -qxF "NARROWS_SITTING=$work" || {
+            pid=${environ#/proc/}
+            kill -KILL "${pid%/environ}" 2>/dev/null || true
+        }
+    done
+}
+
 leave() {
     [ -z "$warm_pid" ] || kill "$warm_pid" 2>/dev/null || true
     [ -z "$sampler_pid" ] || kill "$sampler_pid" 2>/dev/null || true
+    strays
     rm -rf "$work"
 }
 trap leave EXIT
@@ -249,7 +260,7 @@ part_warm() {
     fi
     for core in full cola svd "full --deterministic" "cola --deterministic"; do
         # shellcheck disable=SC2086 # words
-        timeout -k 10 200 env -u NARROWS_SITTING CUDA_VISIBLE_DEVICES=$((gpus - 1)) \
+        env -u NARROWS_SITTING CUDA_VISIBLE_DEVICES=$((gpus - 1)) timeout -k 10 200 \
             "$PYTHON" "$here/llama_gpu.py" step --core-type $core --sdpa "$(sdpa_of "$core")" \
             --repeats 1 || true
     done >"$work/warm" 2>&1 </dev/null &
@@ -568,16 +579,6 @@ part_correct() {
         held "validate repeat" 150 "$NARROWS" validate repeat --backend $backend $quick
         held "validate train" 200 "$NARROWS" validate train --backend $backend --steps $steps $quick
     }
-}
-
-# Ends what a command that was stopped has left running: it would slow down all that follows.
-strays() {
-    for environ in /proc/[0-9]*/environ; do
-        ! tr '\0' '\n' 2>/dev/null <"$environ" | grep -qxF "NARROWS_SITTING=$work" || {
-            pid=${environ#/proc/}
-            kill -KILL "${pid%/environ}" 2>/dev/null || true
-        }
-    done
 }
 
 # Eight at once, as most of it is the host's work, and each may take ten GiB of the GPU. Kernels of
