@@ -221,8 +221,8 @@ static enum status attention_half_backward(struct block_env *env, const struct b
     TRY(op_attention_backward(env->tp.dev, &a->at, &dat));
     TRY(rotate(env, &a->at, &dqkv, 1));
     TRY(biases_backward(env, db, dy));
-    TRY(wgrad_let_go(
-        &env->tp.wgrad)); /* the widest message is next, with little of its own beside */
+    /* The widest message is next, with little of its own beside it. */
+    TRY(wgrad_let_go(&env->tp.wgrad));
     TRY(env->strategy->in_backward(&env->tp, &b->qkv, &db->qkv, &a->qkv_a, &in));
     arena_release(env->tp.scratch, mark);
     return ST_OK;

@@ -3,20 +3,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+static enum status put(struct weight_grad list[WGRAD_MAX], int *n, const struct tensor *dw,
+                       const struct tensor *dy, const struct tensor *x)
+{
+    FAIL_IF(*n == WGRAD_MAX, ST_EINTERNAL);
+    list[(*n)++] = (struct weight_grad){.dw = *dw, .dy = *dy, .x = *x};
+    return ST_OK;
+}
+
 enum status wgrad_push(struct wgrad_queue *q, const struct tensor *dw, const struct tensor *dy,
                        const struct tensor *x)
 {
-    FAIL_IF(q->n == WGRAD_MAX, ST_EINTERNAL);
-    q->item[q->n++] = (struct weight_grad){.dw = *dw, .dy = *dy, .x = *x};
-    return ST_OK;
+    return put(q->item, &q->n, dw, dy, x);
 }
 
 enum status wgrad_hold(struct wgrad_queue *q, const struct tensor *dw, const struct tensor *dy,
                        const struct tensor *x)
 {
-    FAIL_IF(q->holds == WGRAD_MAX, ST_EINTERNAL);
-    q->held[q->holds++] = (struct weight_grad){.dw = *dw, .dy = *dy, .x = *x};
-    return ST_OK;
+    return put(q->held, &q->holds, dw, dy, x);
 }
 
 enum status wgrad_let_go(struct wgrad_queue *q)
