@@ -1,6 +1,6 @@
 #include "gpu/embed_order.h"
 
-#include "gpu/kernel.cuh"
+#include "gpu/fit.cuh"
 
 /* Rows of a block; its warps; tokens that a thread fetches at once, and a warp. */
 enum { ORDER_ROWS = 256, ORDER_WARPS = 32, ORDER_AHEAD = 16, ORDER_STEP = 32 * ORDER_AHEAD };
@@ -144,6 +144,7 @@ __global__ void __launch_bounds__(32 * ORDER_WARPS) embed_order_kernel(struct em
     struct order_span span = order_span_of(a, warp);
 
     next_kernel_may_start();
+    await_kernel_before();
     for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < a.zeros;
          i += gridDim.x * blockDim.x)
         a.zero[i] = 0;
@@ -165,6 +166,6 @@ extern "C" enum status gpu_embed_order(struct gpu_device *dev, const struct embe
 {
     unsigned blocks = (unsigned)((list->rows + ORDER_ROWS - 1) / ORDER_ROWS);
 
-    embed_order_kernel<<<blocks, 32 * ORDER_WARPS, 0, dev->stream>>>(*list);
+    TRY(launch_behind(dev, embed_order_kernel, dim3(blocks), 32 * ORDER_WARPS, *list));
     return gpu_launched(dev, "embed_backward, order");
 }
