@@ -80,6 +80,9 @@ static const struct turn {
     {{NONE, "parallel.norm=online_local"}, 2, "Pmg1P Pmg2Pg2 Pmg1P Pmg5Pg3 "},
     {{"parallel.recompute=elementwise"}, 2, "Pmg1P Pmg2Pg2 Pmg1P Pmg5Pg3 "},
     {{"parallel.recompute=elementwise", "train.precision=bf16"}, 2, "Pmg1P Pmg2Pg2 Pmg1P Pmg5Pg3 "},
+    /* Forward again first, down included, whose latents backward needs; or from the latents. */
+    {{"parallel.recompute=block"}, 2, "PmP PmP PmP PmP Pmg1P Pmg2Pg2 Pmg1P Pmg5Pg3 "},
+    {{"parallel.recompute=bottleneck"}, 2, "P P P Pmg1P Pmg2Pg2 Pmg1P Pmg5Pg3 "},
     /* Nothing runs beside a message, or there is none: nothing waits. */
     {{NONE, "parallel.overlap=off"}, 2, "Pmg1Pg1 Pmg2Pg2 Pmg1Pg1 Pmg3Pg3 "},
     {{NONE}, 1, "Pg1Pg1 Pg2Pg2 Pg1Pg1 Pg3Pg3 "},
