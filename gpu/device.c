@@ -4,6 +4,7 @@
 #include "common/base/log.h"
 #include "gpu/attention.h"
 #include "gpu/comm.h"
+#include "gpu/glu.h"
 #include "gpu/gpu.h"
 #include "gpu/graph.h"
 #include "gpu/items.h"
@@ -88,8 +89,8 @@ static enum status describe(struct gpu_device *dev)
                     "GPU %d (%s, compute capability %d.%d): this build holds no kernels for it "
                     "(configure --with-cuda-arch=%d%d, or run.backend=ref)",
                     dev->ordinal, prop.name, prop.major, prop.minor, prop.major, prop.minor);
-    snprintf(dev->name, sizeof dev->name, "%.40s, attention: %s", prop.name,
-             gpu_attention_path(dev));
+    snprintf(dev->name, sizeof dev->name, "%.40s, attention: %s%s", prop.name,
+             gpu_attention_path(dev), dev->glu ? ", SwiGLU in its products" : "");
     return ST_OK;
 }
 
@@ -106,6 +107,7 @@ static enum status open_parts(struct gpu_device *dev, const struct device_option
     TRY(staging_open(&dev->staging));
     TRY(gpu_matmul_open(&dev->matmul));
     TRY(gpu_items_open(&dev->items));
+    TRY(gpu_glu_open(&dev->glu, dev));
     TRY(gpu_attention_open(dev));
     TRY(describe(dev));
     log_info("GPU %d: %s", dev->ordinal, dev->name);
@@ -138,6 +140,7 @@ void gpu_close(struct device *dev)
     gpu_graphs_drop(gpu);
     gpu_attention_close(gpu);
     gpu_items_close(gpu->items);
+    gpu_glu_close(gpu->glu);
     gpu_matmul_close(gpu->matmul);
     staging_close(&gpu->staging);
     gpu_stamps_close(&gpu->stamps);

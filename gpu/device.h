@@ -14,6 +14,7 @@ extern "C" {
 
 struct gpu_comm;
 struct gpu_cudnn;
+struct gpu_glu;
 struct gpu_items;
 struct gpu_matmul;
 
@@ -60,6 +61,7 @@ struct gpu_device {
     size_t scratch_bytes;
     struct gpu_staging staging;
     struct gpu_matmul *matmul; /* cuBLASLt and its tuned plans */
+    struct gpu_glu *glu;       /* products with SwiGLU in one kernel; NULL: there is none */
     struct gpu_items *items;   /* descriptors of kernels over many tensors */
     struct gpu_cudnn *cudnn;   /* NULL: the own attention kernels do everything */
     struct gpu_stamps stamps;

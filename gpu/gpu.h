@@ -79,6 +79,12 @@ enum status gpu_swiglu_forward(struct device *dev, struct tensor *f, const struc
 enum status gpu_swiglu_backward(struct device *dev, const struct swiglu_grad *d,
                                 enum swiglu_kind kind);
 
+/* gemm_swiglu.c. One launch where glu.h has a kernel for it, else the two ops in turn. */
+enum status gpu_gemm_swiglu_forward(struct device *dev, const struct gemm g[2], struct tensor *f,
+                                    enum swiglu_kind kind);
+enum status gpu_gemm_swiglu_backward(struct device *dev, const struct gemm *g,
+                                     const struct swiglu_grad *d, enum swiglu_kind kind);
+
 /* elementwise.cu */
 enum status gpu_add(struct device *dev, struct tensor *y, const struct tensor *a,
                     const struct tensor *b);

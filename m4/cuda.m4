@@ -19,6 +19,7 @@ AC_ARG_VAR([NVCCFLAGS], [flags for the CUDA compiler @<:@-O3 -lineinfo@:>@])
 : "${NVCCFLAGS=-O3 -lineinfo}"
 narrows_cuda=
 narrows_cudnn="no"
+narrows_hopper="no"
 AS_IF([test "x$with_cuda" = xno], [narrows_cuda="no: --without-cuda"])
 AS_IF([test -z "$narrows_cuda" && test "x$enable_sanitizers" = xyes],
       [AS_IF([test "x$with_cuda" != xguess],
@@ -40,6 +41,7 @@ AM_CONDITIONAL([HAVE_CUDA], [test "$have_cuda" = yes])
 AC_SUBST([CUDA_CPPFLAGS])
 AC_SUBST([CUDA_LIBS])
 AC_SUBST([CUDA_GENCODE])
+AC_SUBST([CUDA_GENCODE_HOPPER])
 AS_IF([test "x$enable_werror" = xyes],
       [AC_SUBST([NVCC_WERROR], ["-Werror all-warnings -Xcompiler -Werror"])])])
 
@@ -80,10 +82,43 @@ cat >conftest.cu <<'END'
 __global__ void k(float *x) { x[[threadIdx.x]] = 1.0f; }
 END
 AS_IF([AC_TRY_COMMAND([$NVCC -std=c++17 $CUDA_GENCODE -c conftest.cu -o conftest.cu.o >&AS_MESSAGE_LOG_FD])],
-      [AC_MSG_RESULT([yes])],
+      [AC_MSG_RESULT([yes])
+       NARROWS_HOPPER],
       [AC_MSG_RESULT([no])
        narrows_cuda="no: $NVCC cannot compile for $with_cuda_arch (config.log says why; --with-cuda-arch, or Debian package g++)"])
 rm -f conftest.cu conftest.cu.o])
+
+# For 9.0 among the targets: its own matrix instructions (sm_90a) and tensor maps, since CUDA 12.5.
+AC_DEFUN([NARROWS_HOPPER],
+[CUDA_GENCODE_HOPPER=$CUDA_GENCODE
+narrows_hopper="no (90 is not among the targets)"
+AS_CASE([$CUDA_GENCODE], [*,code=sm_90\ *|*,code=sm_90a\ *],
+        [AC_MSG_CHECKING([for wgmma and tensor maps])
+         CUDA_GENCODE_HOPPER=`echo "$CUDA_GENCODE" | \
+                              sed 's/compute_90,code=sm_90 /compute_90a,code=sm_90a /'`
+         cat >conftest.cu <<'END'
+#include <cuda.h>
+#include <cuda_runtime.h>
+__global__ void k(const __grid_constant__ CUtensorMap m)
+{
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#endif
+}
+int main()
+{
+    cudaDriverEntryPointQueryResult found;
+    void *p;
+    return cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &p, 12000,
+                                            cudaEnableDefault, &found);
+}
+END
+         AS_IF([AC_TRY_COMMAND([$NVCC -std=c++17 $CUDA_GENCODE_HOPPER -c conftest.cu -o conftest.cu.o >&AS_MESSAGE_LOG_FD])],
+               [narrows_hopper=yes
+                CUDA_GENCODE_HOPPER="$CUDA_GENCODE_HOPPER -DHAVE_HOPPER=1"],
+               [narrows_hopper="no (config.log says why; CUDA 12.5 or later has them)"
+                CUDA_GENCODE_HOPPER=$CUDA_GENCODE])
+         AC_MSG_RESULT([$narrows_hopper])])])
 
 AC_DEFUN([NARROWS_CUDA_NCCL],
 [NCCL_LIBS=-lnccl

@@ -141,6 +141,7 @@ AC_MSG_NOTICE([
     OpenMP              $narrows_openmp
     GPU backend         $narrows_cuda
     GPU attention       $narrows_cudnn
+    GPU fused SwiGLU    $narrows_hopper
     unit tests          $narrows_check
     mpirun              $narrows_mpirun
   next: make, make check, make install])])

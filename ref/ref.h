@@ -97,6 +97,10 @@ enum status ref_swiglu_forward(struct device *dev, struct tensor *f, const struc
                                const struct tensor *u, enum swiglu_kind kind);
 enum status ref_swiglu_backward(struct device *dev, const struct swiglu_grad *d,
                                 enum swiglu_kind kind);
+enum status ref_gemm_swiglu_forward(struct device *dev, const struct gemm g[2], struct tensor *f,
+                                    enum swiglu_kind kind);
+enum status ref_gemm_swiglu_backward(struct device *dev, const struct gemm *g,
+                                     const struct swiglu_grad *d, enum swiglu_kind kind);
 enum status ref_add(struct device *dev, struct tensor *y, const struct tensor *a,
                     const struct tensor *b);
 enum status ref_bias_forward(struct device *dev, struct tensor *y, const struct tensor *bias);

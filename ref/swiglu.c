@@ -49,3 +49,17 @@ enum status ref_swiglu_backward(struct device *dev, const struct swiglu_grad *d,
         backward_row(d, kind, i, ref_thread(dev));
     return ST_OK;
 }
+
+enum status ref_gemm_swiglu_forward(struct device *dev, const struct gemm g[2], struct tensor *f,
+                                    enum swiglu_kind kind)
+{
+    TRY(ref_gemm(dev, g, 2));
+    return ref_swiglu_forward(dev, f, &g[0].y, &g[1].y, kind);
+}
+
+enum status ref_gemm_swiglu_backward(struct device *dev, const struct gemm *g,
+                                     const struct swiglu_grad *d, enum swiglu_kind kind)
+{
+    TRY(ref_gemm(dev, g, 1));
+    return ref_swiglu_backward(dev, d, kind);
+}

@@ -1,5 +1,7 @@
 #include "validation/ops.h"
 
+#include <math.h>
+
 /* y = a b (+ c) (+ y), both orders of b, with strides; groups of up to three members. */
 static enum status gemm(struct ops_case *c, struct ops_size s, int variant)
 {
@@ -170,12 +172,99 @@ static enum status weight_grad(struct ops_case *c, struct ops_size s, int varian
     return ops_check(c, dw, "dw");
 }
 
-/* bf16 in, fp32 sums: the product's own rounding to bf16 is 2^-9 a value, 1.2e-3 in the norm. */
-const struct ops_test ops_products[] = {{"gemm", 16, gemm, 2e-6, 4e-3},
-                                        {"gemm_wide", 2, gemm_wide, 2e-6, 2e-6},
-                                        {"gemm_group", 4, gemm_group, 2e-6, 4e-3},
-                                        {"gemm_stacked", 2, gemm_stacked, 2e-6, 4e-3},
-                                        {"gemm_pairs", 2, gemm_pairs, 2e-6, 6e-3},
-                                        {"gemm_scaled", 2, gemm_scaled, 2e-6, 6e-3},
-                                        {"weight_grad", 3, weight_grad, 2e-6, 2e-6},
-                                        {NULL, 0, NULL, 0, 0}};
+/* Shapes of a product beside SwiGLU. variant bit 0: the plain product; bit 1: in multiples of
+ * eight, for kernels that take 16 bytes at a time; bit 2: forward of unrelated inputs, backward
+ * deep along K. Of the size with the most tokens, aligned, bf16, one kind is made so large
+ * that each block of a kernel that stays on its multiprocessor does four tiles and more, and goes
+ * through its stages more than once: `wide` columns. */
+struct glu_size {
+    int64_t m, n, k;
+    enum swiglu_kind kind;
+};
+
+static struct glu_size glu_size(struct ops_size s, int variant, enum dtype act, int64_t wide)
+{
+    struct glu_size g = {.m = s.samples * s.seq,
+                         .n = s.cols,
+                         .k = (s.cols / 2 + 3) % 512,
+                         .kind = variant & 1 ? SWIGLU_PRODUCT : SWIGLU_SILU};
+
+    if (!(variant & 2))
+        return g;
+    g.n = (g.n + 7) / 8 * 8;
+    g.k = g.k / 8 * 8 + 8;
+    if (g.m > 512 && !(variant & 1) && wide && act == DT_BF16) {
+        g.m *= 16;
+        g.n = wide;
+        g.k += 456;
+    }
+    return g;
+}
+
+/* gate | up as columns of one tensor */
+static enum status gemm_swiglu(struct ops_case *c, struct ops_size s, int variant)
+{
+    struct glu_size size = glu_size(s, variant, c->act, variant & 4 ? 0 : 520);
+    int64_t n = size.n, k = size.k;
+    struct buffer *gu, *f, *a, *b[2];
+
+    TRY(ops_random(c, &a, VALUE_ACT, size.m, 2 * k, 0, 1.0));
+    TRY(ops_random(c, &b[0], VALUE_ACT, n, k, 0, 1.0 / sqrt((double)k)));
+    TRY(ops_random(c, &b[1], VALUE_ACT, n, k, 0, 1.0 / sqrt((double)k)));
+    TRY(ops_poisoned(c, &gu, VALUE_ACT, size.m, 2 * n, 0));
+    TRY(ops_poisoned(c, &f, VALUE_ACT, size.m, n, 8));
+    for (int i = 0; i < SIDES; i++) {
+        struct gemm g[2] = {0};
+
+        for (int j = 0; j < 2; j++)
+            g[j] = (struct gemm){.y = tensor_cols(&gu->t[i], j * n, n, 1),
+                                 .a = tensor_cols(&a->t[i], variant & 4 ? j * k : 0, k, 1),
+                                 .b = b[j]->t[i],
+                                 .kind = GEMM_NT};
+        TRY(op_gemm_swiglu_forward(c->dev[i], g, &f->t[i], size.kind));
+    }
+    TRY(ops_check(c, gu, "g, u"));
+    return ops_check(c, f, "f");
+}
+
+/* The plain product's gradients take the place of g and u. */
+static enum status gemm_swiglu_backward(struct ops_case *c, struct ops_size s, int variant)
+{
+    struct glu_size size = glu_size(s, variant, c->act, variant & 4 ? 1672 : 1160);
+    int64_t m = size.m, n = size.n, k = size.k + (variant & 4 ? 1536 : 0);
+    struct buffer *gu, *dgu, *df, *a, *b;
+
+    TRY(ops_random(c, &gu, VALUE_ACT, m, 2 * n, 0, 2.0));
+    TRY(ops_random(c, &a, VALUE_ACT, m, k, 8, 1.0));
+    TRY(ops_random(c, &b, VALUE_ACT, k, n, 0, 1.0 / sqrt((double)k)));
+    dgu = gu;
+    if (!(variant & 1))
+        TRY(ops_poisoned(c, &dgu, VALUE_ACT, m, 2 * n, 0));
+    TRY(ops_poisoned(c, &df, VALUE_ACT, m, n, 0));
+    for (int i = 0; i < SIDES; i++) {
+        struct gemm g = {.y = df->t[i], .a = a->t[i], .b = b->t[i], .kind = GEMM_NN};
+        struct swiglu_grad d = {.df = df->t[i],
+                                .g = tensor_cols(&gu->t[i], 0, n, 1),
+                                .u = tensor_cols(&gu->t[i], n, n, 1),
+                                .dg = tensor_cols(&dgu->t[i], 0, n, 1),
+                                .du = tensor_cols(&dgu->t[i], n, n, 1)};
+
+        TRY(op_gemm_swiglu_backward(c->dev[i], &g, &d, size.kind));
+    }
+    return ops_check(c, dgu, "dg, du");
+}
+
+/* "fused glu" are op_gemm_swiglu_*: racecheck cannot run their kernel, so --only gemm and swiglu
+ * leave them out.
+ * bf16 in, fp32 sums: the product's own rounding to bf16 is 2^-9 a value, 1.2e-3 in the norm. */
+const struct ops_test ops_products[] = {
+    {"gemm", 16, gemm, 2e-6, 4e-3},
+    {"gemm_wide", 2, gemm_wide, 2e-6, 2e-6},
+    {"gemm_group", 4, gemm_group, 2e-6, 4e-3},
+    {"gemm_stacked", 2, gemm_stacked, 2e-6, 4e-3},
+    {"gemm_pairs", 2, gemm_pairs, 2e-6, 6e-3},
+    {"gemm_scaled", 2, gemm_scaled, 2e-6, 6e-3},
+    {"fused glu", 8, gemm_swiglu, 2e-6, 8e-3},
+    {"fused glu, backward", 8, gemm_swiglu_backward, 4e-6, 6e-3},
+    {"weight_grad", 3, weight_grad, 2e-6, 2e-6},
+    {NULL, 0, NULL, 0, 0}};

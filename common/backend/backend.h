@@ -122,6 +122,10 @@ struct math_ops {
                                   const struct tensor *u, enum swiglu_kind kind);
     enum status (*swiglu_backward)(struct device *dev, const struct swiglu_grad *d,
                                    enum swiglu_kind kind);
+    enum status (*gemm_swiglu_forward)(struct device *dev, const struct gemm g[2], struct tensor *f,
+                                       enum swiglu_kind kind);
+    enum status (*gemm_swiglu_backward)(struct device *dev, const struct gemm *g,
+                                        const struct swiglu_grad *d, enum swiglu_kind kind);
     enum status (*add)(struct device *dev, struct tensor *y, const struct tensor *a,
                        const struct tensor *b);
     enum status (*bias_forward)(struct device *dev, struct tensor *y, const struct tensor *bias);

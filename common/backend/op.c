@@ -208,12 +208,31 @@ enum status op_swiglu_forward(struct device *dev, struct tensor *f, const struct
 enum status op_swiglu_backward(struct device *dev, const struct swiglu_grad *d,
                                enum swiglu_kind kind)
 {
-    CHECK_TENSOR(&d->dg, OP_FLOAT, d->df.rows, d->df.cols);
-    CHECK_TENSOR(&d->du, OP_FLOAT, d->df.rows, d->df.cols);
-    CHECK_TENSOR(&d->df, OP_FLOAT, d->df.rows, d->df.cols);
-    CHECK_TENSOR(&d->g, OP_FLOAT, d->df.rows, d->df.cols);
-    CHECK_TENSOR(&d->u, OP_FLOAT, d->df.rows, d->df.cols);
+    TRY(op_check_swiglu_grad(dev, d, __func__));
     RUN(swiglu_backward, dev, d, kind);
+    return ST_OK;
+}
+
+enum status op_gemm_swiglu_forward(struct device *dev, const struct gemm g[2], struct tensor *f,
+                                   enum swiglu_kind kind)
+{
+    TRY(op_check_gemm(dev, &g[0]));
+    TRY(op_check_gemm(dev, &g[1]));
+    CHECK_TENSOR(&g[1].y, OP_FLOAT, g[0].y.rows, g[0].y.cols);
+    CHECK_TENSOR(f, OP_FLOAT, g[0].y.rows, g[0].y.cols);
+    RUN(gemm_swiglu_forward, dev, g, f, kind);
+    return ST_OK;
+}
+
+enum status op_gemm_swiglu_backward(struct device *dev, const struct gemm *g,
+                                    const struct swiglu_grad *d, enum swiglu_kind kind)
+{
+    TRY(op_check_gemm(dev, g));
+    TRY(op_check_swiglu_grad(dev, d, __func__));
+    CHECK_TENSOR(&d->df, OP_FLOAT, g->y.rows, g->y.cols);
+    if (g->y.data != d->df.data || g->y.stride != d->df.stride || g->y.dtype != d->df.dtype)
+        return fail(ST_ESHAPE, "op_gemm_swiglu_backward: df must be the product's y");
+    RUN(gemm_swiglu_backward, dev, g, d, kind);
     return ST_OK;
 }
 

@@ -96,6 +96,16 @@ enum status op_swiglu_forward(struct device *dev, struct tensor *f, const struct
 enum status op_swiglu_backward(struct device *dev, const struct swiglu_grad *d,
                                enum swiglu_kind kind);
 
+/* The two with the product beside each, which a backend may do in one pass over memory.
+ * Forward: op_gemm of g[0], the gate, and g[1], up; then f of what they wrote.
+ * Backward: op_gemm of g, whose y is d->df, then dg and du from df as y would hold it; what y holds
+ * afterwards is not defined, unless dg or du took its place. f, dg and du overlap no operand of the
+ * products, f neither gate nor up. */
+enum status op_gemm_swiglu_forward(struct device *dev, const struct gemm g[2], struct tensor *f,
+                                   enum swiglu_kind kind);
+enum status op_gemm_swiglu_backward(struct device *dev, const struct gemm *g,
+                                    const struct swiglu_grad *d, enum swiglu_kind kind);
+
 /* y = a + b, all of one shape; y may be a or b. */
 enum status op_add(struct device *dev, struct tensor *y, const struct tensor *a,
                    const struct tensor *b);

@@ -136,3 +136,16 @@ enum status op_check_attention(const struct device *dev, const struct attention 
     TRY(op_check(dev, (struct op_arg){&dat->v, OP_FLOAT, keys, kv, op, "gradient of v"}));
     return ST_OK;
 }
+
+enum status op_check_swiglu_grad(const struct device *dev, const struct swiglu_grad *d,
+                                 const char *op)
+{
+    int64_t m = d->df.rows, f = d->df.cols;
+
+    TRY(op_check(dev, (struct op_arg){&d->dg, OP_FLOAT, m, f, op, "dg"}));
+    TRY(op_check(dev, (struct op_arg){&d->du, OP_FLOAT, m, f, op, "du"}));
+    TRY(op_check(dev, (struct op_arg){&d->df, OP_FLOAT, m, f, op, "df"}));
+    TRY(op_check(dev, (struct op_arg){&d->g, OP_FLOAT, m, f, op, "g"}));
+    TRY(op_check(dev, (struct op_arg){&d->u, OP_FLOAT, m, f, op, "u"}));
+    return ST_OK;
+}

@@ -38,4 +38,8 @@ enum status op_check_gemm(const struct device *dev, const struct gemm *g);
 enum status op_check_attention(const struct device *dev, const struct attention *at,
                                const struct attention *dat, const char *op);
 
+/* The tensors of a backward of SwiGLU. */
+enum status op_check_swiglu_grad(const struct device *dev, const struct swiglu_grad *d,
+                                 const char *op);
+
 #endif

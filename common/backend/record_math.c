@@ -189,6 +189,22 @@ MOVES(adamw, of_adamw(item, n), const struct adamw_item *item, int n, const stru
       const struct tensor *norm_scale)
 #pragma GCC diagnostic pop
 
+/* ---- products with their neighbours: what the two ops would be ---- */
+
+static enum status gemm_swiglu_forward(struct device *dev, const struct gemm g[2], struct tensor *f,
+                                       enum swiglu_kind kind)
+{
+    TRY(gemm(dev, g, 2));
+    return swiglu_forward(dev, f, &g[0].y, &g[1].y, kind);
+}
+
+static enum status gemm_swiglu_backward(struct device *dev, const struct gemm *g,
+                                        const struct swiglu_grad *d, enum swiglu_kind kind)
+{
+    TRY(gemm(dev, g, 1));
+    return swiglu_backward(dev, d, kind);
+}
+
 const struct math_ops record_math_ops = {.gemm = gemm,
                                          .weight_grad = weight_grad,
                                          .rms_norm = rms_norm,
@@ -207,6 +223,8 @@ const struct math_ops record_math_ops = {.gemm = gemm,
                                          .attention_backward = attention_backward,
                                          .swiglu_forward = swiglu_forward,
                                          .swiglu_backward = swiglu_backward,
+                                         .gemm_swiglu_forward = gemm_swiglu_forward,
+                                         .gemm_swiglu_backward = gemm_swiglu_backward,
                                          .add = add,
                                          .bias_forward = bias_forward,
                                          .bias_backward = bias_backward,

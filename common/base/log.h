@@ -8,6 +8,10 @@
 
 #include "common/base/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
 
 /* Sets who speaks. rank: this process' rank in the job; speaker: nonzero where lines are printed
@@ -30,4 +34,7 @@ void log_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* A line that the next one overwrites, when stdout is a terminal; nothing otherwise. */
 void log_progress(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -33,8 +33,8 @@ static enum status biases_backward(struct block_env *env, struct block *db,
 }
 
 /* Operands of a projection. y: room for a group's slices. */
-static struct proj_io operands(const struct block_acts *a, int projection,
-                               struct tensor y[PROJ_MAX], struct tensor *y_all)
+static struct proj_io operands(struct block_acts *a, int projection, struct tensor y[PROJ_MAX],
+                               struct tensor *y_all)
 {
     switch (projection) {
     case BLOCK_QKV: /* q, k, v = W norm(x0) */
@@ -43,9 +43,9 @@ static struct proj_io operands(const struct block_acts *a, int projection,
     case BLOCK_WO: /* x1 = x0 + Wo o */
         y[0] = a->x1;
         return (struct proj_io){.x = &a->at.o, .resid = &a->x0, .y = y};
-    case BLOCK_GATE_UP: /* gate, up = W norm(x1) */
+    case BLOCK_GATE_UP: /* gate, up = W norm(x1); f = swiglu(gate, up) */
         y[0] = a->gate, y[1] = a->up, *y_all = a->gu;
-        return (struct proj_io){.x = &a->x1, .y = y, .y_all = y_all};
+        return (struct proj_io){.x = &a->x1, .y = y, .y_all = y_all, .f = &a->f};
     default: /* x2 = x1 + Wd f */
         y[0] = a->x2;
         return (struct proj_io){.x = &a->f, .resid = &a->x1, .y = y};
@@ -83,7 +83,7 @@ enum status block_begin(struct block_env *env, const struct block *b, struct blo
                                                             kept_by(a, projection), &io, f);
 }
 
-/* What stands between the projections of a half of the block: o of q, k, v; f of gate, up. */
+/* What stands between the projections of the block's first half: o of q, k, v. */
 static enum status attend(struct block_env *env, const struct block *b, struct block_acts *a)
 {
     TRY(add_biases(env, b, a));
@@ -100,11 +100,7 @@ enum status block_end(struct block_env *env, const struct block *b, struct block
 
     TRY((is_in(projection) ? s->in_end : s->out_end)(&env->tp, weights_of(b, projection),
                                                      kept_by(a, projection), &io, f));
-    if (projection == BLOCK_QKV)
-        return attend(env, b, a);
-    if (projection == BLOCK_GATE_UP)
-        return op_swiglu_forward(env->tp.dev, &a->f, &a->gate, &a->up, env->swiglu);
-    return ST_OK;
+    return projection == BLOCK_QKV ? attend(env, b, a) : ST_OK;
 }
 
 static enum status project(struct block_env *env, const struct block *b, struct block_acts *a,
@@ -180,21 +176,21 @@ static enum status ffn_backward(struct block_env *env, const struct block *b, st
 {
     size_t mark = arena_mark(env->tp.scratch);
     struct tensor df, dgu, dx2, dy[PROJ_MAX];
-    struct proj_grad_io out = {.x = &a->f, .dy = &dx2, .dx = &df, .room = room_of(&r->down)};
+    struct swiglu_grad g;
+    struct proj_grad_io out = {
+        .x = &a->f, .dy = &dx2, .dx = &df, .glu = &g, .room = room_of(&r->down)};
     struct proj_grad_io in = {
         .x = &a->x1, .dy = dy, .dy_all = &dgu, .dx = dx, .room = room_of(&r->gate_up)};
     int64_t m = a->f.rows, f = a->f.cols;
     int32_t grains = a->f.col_grains;
-    struct swiglu_grad g;
 
     TRY(stream_gradient(env, &dx2, dx));
     TRY(scratch_tokens(&env->tp, &df, env->tp.act, m, f, grains));
     TRY(scratch_tokens(&env->tp, &dgu, env->tp.act, m, 2 * f, 1));
     dy[0] = tensor_cols(&dgu, 0, f, grains);
     dy[1] = tensor_cols(&dgu, f, f, grains);
-    TRY(env->strategy->out_backward(&env->tp, &b->down, &db->down, &a->down_a, &out));
     g = (struct swiglu_grad){.dg = dy[0], .du = dy[1], .df = df, .g = a->gate, .u = a->up};
-    TRY(op_swiglu_backward(env->tp.dev, &g, env->swiglu));
+    TRY(env->strategy->out_backward(&env->tp, &b->down, &db->down, &a->down_a, &out));
     TRY(env->strategy->in_backward(&env->tp, &b->gate_up, &db->gate_up, &a->gate_up_a, &in));
     arena_release(env->tp.scratch, mark);
     return ST_OK;

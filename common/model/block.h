@@ -30,7 +30,6 @@ struct block_env {
     struct tp_env tp;
     const struct tp_strategy *strategy;
     const struct tensor *rope_table; /* [positions, head_dim] */
-    enum swiglu_kind swiglu;
 };
 
 /* The projections of a block in their order. Forward is, for each of them, a begin, which leaves a

@@ -343,12 +343,12 @@ void model_env(struct block_env *env, const struct model *m)
 
     memset(env, 0, sizeof *env);
     env->strategy = m->strategy;
-    env->swiglu = c->model.outer_silu == SILU_ON ? SWIGLU_SILU : SWIGLU_PRODUCT;
     env->tp.act = m->params.work;
     env->tp.payload = c->parallel.tp_payload == PAYLOAD_BF16 ? DT_BF16 : m->params.wide;
     env->tp.norm = norm;
     env->tp.lat.norm = norm;
     env->tp.lat.act = c->model.layer == LAYER_COLA ? ACT_SILU : ACT_NONE;
+    env->tp.swiglu = c->model.outer_silu == SILU_ON ? SWIGLU_SILU : SWIGLU_PRODUCT;
     env->tp.norm_form = forms[c->parallel.norm];
     env->tp.vanilla_form =
         c->parallel.vanilla == VANILLA_STRONG ? VANILLA_FORM_STRONG : VANILLA_FORM_RELEASED;

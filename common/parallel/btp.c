@@ -171,7 +171,7 @@ static enum status in_end(struct tp_env *env, const struct proj *w, struct proj_
 {
     if (!a->z_known)
         TRY(down_end(env, w, a, f));
-    TRY(lowrank_up(env, w, &f->act, NULL, io->y)); /* y_i [M, out_l] */
+    TRY(lowrank_up(env, w, &f->act, NULL, io->y, io->f)); /* y_i [M, out_l] */
     arena_release(env->scratch, f->mark);
     return ST_OK;
 }
@@ -189,7 +189,7 @@ static enum status out_end(struct tp_env *env, const struct proj *w, struct proj
 {
     if (!a->z_known)
         TRY(down_end(env, w, a, f));
-    TRY(lowrank_up(env, w, &f->act, io->resid, io->y)); /* [M, d_l] */
+    TRY(lowrank_up(env, w, &f->act, io->resid, io->y, NULL)); /* [M, d_l] */
     arena_release(env->scratch, f->mark);
     return ST_OK;
 }
@@ -225,11 +225,11 @@ static enum status up_backward(struct tp_env *env, const struct proj *w, struct 
                               coef ? &a->s : NULL, env->lat);
 }
 
-/* y [M, in_l] = sum over members of u_i A_i, and dA_i joins u_i' x: soon, or, when it may be late,
- * with the block's last message. */
+/* y [M, in_l] = sum over members of u_i A_i (and what io's glu wants of it), and dA_i joins u_i' x:
+ * soon, or, with io's room, which lets it be late, with the block's last message. */
 static enum status down_backward(struct tp_env *env, const struct proj *w, struct proj *dw,
-                                 const struct tensor *u, const struct tensor *x, struct tensor *y,
-                                 int late)
+                                 const struct proj_grad_io *io, const struct tensor *u,
+                                 const struct tensor *x, struct tensor *y)
 {
     struct gemm g = {.y = *y, .b = w->a[0], .kind = GEMM_NN, .more = w->n - 1};
 
@@ -239,9 +239,9 @@ static enum status down_backward(struct tp_env *env, const struct proj *w, struc
 
         if (i > 0)
             g.part[i - 1] = (struct gemm_part){.a = u_i, .b = w->a[i]};
-        TRY((late ? wgrad_hold : wgrad_push)(&env->wgrad, &dw->a[i], &u_i, x)); /* [r, in_l] */
+        TRY((io->room ? wgrad_hold : wgrad_push)(&env->wgrad, &dw->a[i], &u_i, x)); /* [r, in_l] */
     }
-    return op_gemm(env->dev, &g, 1);
+    return product_back(env, &g, io->glu);
 }
 
 /* The sync form's coefficients: c = sum over ranks of t gain x; one more message. dA runs
@@ -275,7 +275,7 @@ static enum status norm_down_backward(struct tp_env *env, const struct proj *w, 
         TRY(op_rms_apply(env->dev, &h, io->x, &w->gain, &a->s, env->norm));
     else if (!a->h.data)
         TRY(op_rms_partial(env->dev, &h, &s_l, NULL, io->x, &w->gain, env->norm));
-    TRY(down_backward(env, w, dw, u, &h, &t, io->room != NULL)); /* t [M, d_l] */
+    TRY(down_backward(env, w, dw, io, u, &h, &t)); /* t [M, d_l] */
     if (env->norm_form == NORM_FORM_SYNC)
         TRY(sync_coef(env, w, a, &t, io->x, coef));
     g = (struct rms_grad){.dx = *io->dx, .dgain = dw->gain, .t = t, .x = *io->x, .gain = w->gain};
@@ -318,7 +318,7 @@ static enum status out_backward(struct tp_env *env, const struct proj *w, struct
 
     TRY(latent_gradient(env, &u, a, io));
     TRY(up_backward(env, w, dw, a, io->dy, &u, NULL));
-    TRY(down_backward(env, w, dw, &u, io->x, io->dx, io->room != NULL)); /* [M, in_l] */
+    TRY(down_backward(env, w, dw, io, &u, io->x, io->dx)); /* [M, in_l] */
     TRY(wgrad_run(&env->wgrad, env->dev, env->plan));
     arena_release(env->scratch, mark);
     return ST_OK;

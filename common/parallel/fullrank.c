@@ -35,7 +35,7 @@ static enum status in_begin(struct tp_env *env, const struct proj *w, struct pro
     TRY(op_rms_norm(env->dev, &h, &a->s, io->x, &w->gain, env->norm));
     for (int i = 0; i < w->n; i++)
         g[i] = (struct gemm){.y = io->y[i], .a = h, .b = w->b[i], .kind = GEMM_NT};
-    TRY(op_gemm(env->dev, g, w->n)); /* y_i [M, out_l] */
+    TRY(products_to(env, g, w->n, io->f)); /* y_i [M, out_l] */
     arena_release(env->scratch, mark);
     return ST_OK;
 }
@@ -121,7 +121,7 @@ static enum status out_backward(struct tp_env *env, const struct proj *w, struct
     struct gemm g = {.y = *io->dx, .a = *io->dy, .b = w->b[0], .kind = GEMM_NN};
 
     (void)a;
-    TRY(op_gemm(env->dev, &g, 1));                            /* [M, in_l] */
+    TRY(product_back(env, &g, io->glu));                      /* [M, in_l] */
     return wgrad_push(&env->wgrad, &dw->b[0], io->dy, io->x); /* [d, in_l] */
 }
 

@@ -73,7 +73,7 @@ enum status normed_input(struct tp_env *env, struct tensor *h, const struct proj
 }
 
 enum status lowrank_up(struct tp_env *env, const struct proj *w, const struct tensor *act,
-                       const struct tensor *resid, struct tensor *y)
+                       const struct tensor *resid, struct tensor *y, struct tensor *f)
 {
     struct gemm g[PROJ_MAX] = {0};
     int32_t grains = act->col_grains > 1 ? act->col_grains / w->n : 1; /* when r is cut */
@@ -84,7 +84,18 @@ enum status lowrank_up(struct tp_env *env, const struct proj *w, const struct te
                              .b = w->b[i],
                              .kind = GEMM_NT,
                              .c = resid};
-    return op_gemm(env->dev, g, w->n);
+    return products_to(env, g, w->n, f);
+}
+
+enum status products_to(struct tp_env *env, const struct gemm *g, int n, struct tensor *f)
+{
+    FAIL_IF(f && n != 2, ST_EINTERNAL);
+    return f ? op_gemm_swiglu_forward(env->dev, g, f, env->swiglu) : op_gemm(env->dev, g, n);
+}
+
+enum status product_back(struct tp_env *env, const struct gemm *g, const struct swiglu_grad *glu)
+{
+    return glu ? op_gemm_swiglu_backward(env->dev, g, glu, env->swiglu) : op_gemm(env->dev, g, 1);
 }
 
 enum status to_act(struct tp_env *env, struct tensor *t, const struct tensor *payload)

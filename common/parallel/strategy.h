@@ -3,6 +3,7 @@
  * The block (model/block.c) is written once. A strategy supplies
  *   in      norm, then project the residual stream to heads or FFN units
  *   out     project heads or FFN units back and add them onto the residual stream
+ * with SwiGLU, and its backward, where proj_io and proj_grad_io ask for it;
  *   embed   tokens to the stream
  *   head    the stream to the head's input; the head and the loss are head.c's
  * each forward and backward, and says how each parameter is cut.
@@ -46,13 +47,15 @@ struct proj_acts {
     int z_known;       /* forward then starts from z: neither A nor a collective is repeated   */
 };
 
-/* Operands of a forward call: in: x stream, y_all [M, sum of outs] with slices y[i];
- * out: x the [M, in_l] units, resid the stream, y[0] the new stream. */
+/* Operands of a forward call: in: x stream, y_all [M, sum of outs] with slices y[i], and, of gate
+ * and up, f for SwiGLU of the two; out: x the [M, in_l] units, resid the stream, y[0] the new
+ * stream. */
 struct proj_io {
     const struct tensor *x;
     const struct tensor *resid;
     struct tensor *y;
     struct tensor *y_all;
+    struct tensor *f; /* [M, f_l], written when the end is done; NULL: none */
 };
 
 /* A forward call between its begin and its end: what is on its way, and what the end wants of the
@@ -66,14 +69,16 @@ struct proj_flight {
 };
 
 /* Operands of a backward call: dy[i] gradients of y[i] (dy_all: all of them as one tensor);
- * in: dx the stream's gradient, added to; out: dx [M, in_l], written. What out_backward queues may
- * run in the in_backward that follows. With a room, weight gradients
- * from it and x (in: h, which is kept then) may be held back until the block lets them go. */
+ * in: dx the stream's gradient, added to; out: dx [M, in_l], written; with a glu, whose df it is,
+ * what it holds is not defined, and the glu's dg and du are written. What out_backward queues may
+ * run in the in_backward that follows. With a room, weight gradients from it and x (in: h, which is
+ * kept then) may be held back until the block lets them go. */
 struct proj_grad_io {
     const struct tensor *x;
     struct tensor *dy;
     struct tensor *dy_all;
     struct tensor *dx;
+    const struct swiglu_grad *glu; /* out: SwiGLU stands before it; NULL: none */
     const struct tensor *room; /* as z, until the block is done; NULL: nothing may be held back */
 };
 
@@ -86,6 +91,7 @@ struct tp_env {
     enum dtype act, payload; /* of activations; of what travels between ranks           */
     struct norm norm;        /* width d, eps                                            */
     struct latent lat;
+    enum swiglu_kind swiglu;
     enum norm_form norm_form;
     enum vanilla_form vanilla_form;
     int grouping;    /* members of a group share a message                      */
@@ -211,9 +217,16 @@ enum status lowrank_act_again(struct tp_env *env, struct tensor *act, const stru
 enum status normed_input(struct tp_env *env, struct tensor *h, const struct proj_acts *a,
                          const struct tensor *x);
 
-/* y_i = act_i B_i' (+ resid), the up-projections of a low-rank group. act [M, n r]. */
+/* y_i = act_i B_i' (+ resid), the up-projections of a low-rank group, and f (NULL: none) as
+ * products_to says. act [M, n r]. */
 enum status lowrank_up(struct tp_env *env, const struct proj *w, const struct tensor *act,
-                       const struct tensor *resid, struct tensor *y);
+                       const struct tensor *resid, struct tensor *y, struct tensor *f);
+
+/* The n products of g; with f, which is [M, f_l], n is 2 and SwiGLU of their results follows. */
+enum status products_to(struct tp_env *env, const struct gemm *g, int n, struct tensor *f);
+
+/* The product g; with glu, whose df is g's y, the backward of SwiGLU follows. */
+enum status product_back(struct tp_env *env, const struct gemm *g, const struct swiglu_grad *glu);
 
 /* Columns of member i of n in a tensor of n equal slices; grains: those of one member. */
 struct tensor member_cols(const struct tensor *t, int i, int n, int32_t grains);

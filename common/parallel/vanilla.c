@@ -41,11 +41,11 @@ static enum status reduce_up(struct tp_env *env, const struct proj *w, const str
     if (env->tp->size == 1) { /* straight to y: each value is rounded once here as below */
         for (int i = 0; i < w->n; i++)
             sum[i] = tensor_grained(io->y[i], io->y[i].row_grains, 1);
-        return lowrank_up(env, w, &f->act, io->resid, sum);
+        return lowrank_up(env, w, &f->act, io->resid, sum, NULL);
     }
     for (int i = 0; i < w->n; i++)
         TRY(scratch_tokens(env, &sum[i], env->payload, io->y[i].rows, w->b[i].rows, 1));
-    TRY(lowrank_up(env, w, &f->act, NULL, sum)); /* partial */
+    TRY(lowrank_up(env, w, &f->act, NULL, sum, NULL)); /* partial */
     for (int i = 0; i < (grouped ? 1 : w->n); i++)
         TRY(reduce_begin(env, &sum[i], grouped ? w->n : 1, purpose));
     return ST_OK;
@@ -74,7 +74,7 @@ static enum status scatter_up(struct tp_env *env, const struct proj *w, const st
     for (int i = 0; i < w->n; i++)
         TRY(scratch_tokens(env, &whole[i], env->payload, m, w->b[i].rows, 1));
     TRY(lowrank_act(env, &f->act, a, 1));
-    TRY(lowrank_up(env, w, &f->act, NULL, whole)); /* partial */
+    TRY(lowrank_up(env, w, &f->act, NULL, whole, NULL)); /* partial */
     TRY(scratch_tensor(env, &parts, env->payload, m * env->tp->size, io->y_all->cols));
     TRY(scratch_tokens(env, &f->sum[0], env->payload, m, io->y_all->cols, 1));
     for (int i = 0; i < w->n; begin += io->y[i].cols, i++) {
@@ -123,7 +123,8 @@ static enum status in_end(struct tp_env *env, const struct proj *w, struct proj_
     (void)a;
     TRY(scatters(env, w) ? scattered(env, io, f) : reduced(env, w, io, f));
     arena_release(env->scratch, f->mark);
-    return ST_OK;
+    /* Of sums, once there are several ranks: it does not go along with the products. */
+    return io->f ? op_swiglu_forward(env->dev, io->f, &io->y[0], &io->y[1], env->swiglu) : ST_OK;
 }
 
 /* full [M, p c] = every rank's part [M, c], columns in rank order. */
@@ -290,7 +291,7 @@ static enum status out_backward(struct tp_env *env, const struct proj *w, struct
     TRY(down_backward(env, w, dw, &u, &x, &sum)); /* partial */
     TRY(input_gradient(env, io->dx, &sum, a->xg.data != NULL));
     arena_release(env->scratch, mark);
-    return ST_OK;
+    return io->glu ? op_swiglu_backward(env->dev, io->glu, env->swiglu) : ST_OK;
 }
 
 const struct tp_strategy vanilla_strategy = {

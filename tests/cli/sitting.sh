@@ -64,7 +64,7 @@ END
 chmod +x "$dir/bin/compute-sanitizer"
 sit PARTS="sanitize" STRAY="$dir/stray" PATH="$dir/bin:$PATH" PYTHON="$dir/python"
 same "a sanitizer's finding fails the sitting" "$status" 1
-rows 31 '^\| (memcheck|racecheck), [a-z_]+ \| 0 errors  \| 1 \|$'
+rows 33 '^\| (mem|race|sync)check, [a-z_]+ \| 0 errors  \| 1 \|$'
 rows 1 '^- sanitize: racecheck, embed: == status 9$'
 sleep 0.2
 expect "it left something behind" test -s "$dir/stray"
@@ -72,7 +72,7 @@ same "what it left behind is ended" \
     "left: $(tr -d '\0' 2>/dev/null <"/proc/$(cat "$dir/stray")/cmdline" || true)" "left: "
 
 sit PARTS="sanitize:0" PATH="$dir/bin:$PATH" PYTHON="$dir/python"
-rows 32 '^- sanitize: (memcheck|racecheck), [a-z_]+: == no time left$'
+rows 34 '^- sanitize: (mem|race|sync)check, [a-z_]+: == no time left$'
 
 sit PARTS="kernels:60 largest:60" NARROWS=/bin/false PYTHON=/bin/false
 same "a program that fails fails the sitting" "$status" 1

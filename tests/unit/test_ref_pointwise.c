@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct glu {
     struct device *dev;
@@ -71,6 +72,82 @@ START_TEST(swiglu_is_its_definition)
 
             ck_assert_double_eq_tol(ref_case_get(&x.f, i, j), f, 4e-7 * (1 + fabs(f)));
         }
+    ref_case_end(&c);
+}
+END_TEST
+
+/* Gate, up and their products' operands, and what the two ops in turn make of them. */
+struct glu_beside {
+    struct glu x;
+    struct gemm g[2], back;
+    struct tensor f, dg, du;
+};
+
+static void make_beside(struct ref_case *c, struct glu_beside *b, int kind)
+{
+    struct tensor a;
+
+    make_glu(c, &b->x, kind & 2 ? &ref64_backend : &ref_backend, kind & 1);
+    a = ref_case_random(c, b->x.dev, 7, 9, 4);
+    b->g[0] = (struct gemm){
+        .y = b->x.g, .a = a, .b = ref_case_random(c, b->x.dev, 21, 9, 5), .kind = GEMM_NT};
+    b->g[1] = b->g[0];
+    b->g[1].y = b->x.u;
+    b->g[1].b = ref_case_random(c, b->x.dev, 21, 9, 6);
+    b->back = (struct gemm){
+        .y = b->x.df, .a = a, .b = ref_case_random(c, b->x.dev, 9, 21, 7), .kind = GEMM_NN};
+}
+
+START_TEST(swiglu_beside_its_products_has_the_bits_of_both)
+{
+    struct glu_beside b;
+    struct swiglu_grad d;
+    struct ref_case c;
+
+    ref_case_begin(&c);
+    make_beside(&c, &b, _i);
+    d = glu_grad(&b.x);
+    OK(op_gemm(b.x.dev, b.g, 2));
+    OK(op_swiglu_forward(b.x.dev, &b.x.f, &b.x.g, &b.x.u, b.x.kind));
+    OK(op_gemm(b.x.dev, &b.back, 1));
+    OK(op_swiglu_backward(b.x.dev, &d, b.x.kind));
+    b.f = ref_case_copy(&c, &b.x.f, b.x.f.dtype);
+    b.dg = ref_case_copy(&c, &b.x.dg, b.x.dg.dtype);
+    b.du = ref_case_copy(&c, &b.x.du, b.x.du.dtype);
+    ref_case_fill(&b.x.f, 8, 1.0);
+    ref_case_fill(&b.x.dg, 9, 1.0);
+    ref_case_fill(&b.x.du, 10, 1.0);
+    ref_case_fill(&b.x.g, 11, 1.0);
+    OK(op_gemm_swiglu_forward(b.x.dev, b.g, &b.x.f, b.x.kind));
+    OK(op_gemm_swiglu_backward(b.x.dev, &b.back, &d, b.x.kind));
+    ck_assert(ref_case_same(&b.x.f, &b.f));
+    ck_assert(ref_case_same(&b.x.dg, &b.dg));
+    ck_assert(ref_case_same(&b.x.du, &b.du));
+    ref_case_end(&c);
+}
+END_TEST
+
+START_TEST(swiglu_beside_its_products_refuses_strangers)
+{
+    struct glu_beside b;
+    struct swiglu_grad d;
+    struct ref_case c;
+
+    ref_case_begin(&c);
+    make_beside(&c, &b, 0);
+    d = glu_grad(&b.x);
+    d.df = b.x.f;
+    ck_assert_int_eq(op_gemm_swiglu_backward(b.x.dev, &b.back, &d, b.x.kind), ST_ESHAPE);
+    ck_assert_ptr_nonnull(strstr(status_message(), "df must be the product's y"));
+    d = (struct swiglu_grad){.dg = tensor_cols(&b.x.dg, 0, 20, 1),
+                             .du = tensor_cols(&b.x.du, 0, 20, 1),
+                             .df = tensor_cols(&b.x.df, 0, 20, 1),
+                             .g = tensor_cols(&b.x.g, 0, 20, 1),
+                             .u = tensor_cols(&b.x.u, 0, 20, 1)};
+    ck_assert_int_eq(op_gemm_swiglu_backward(b.x.dev, &b.back, &d, b.x.kind), ST_ESHAPE);
+    b.g[1].y = tensor_cols(&b.x.u, 0, 20, 1);
+    b.g[1].b = tensor_rows(&b.g[1].b, 0, 20, 1);
+    ck_assert_int_eq(op_gemm_swiglu_forward(b.x.dev, b.g, &b.x.f, b.x.kind), ST_ESHAPE);
     ref_case_end(&c);
 }
 END_TEST
@@ -232,6 +309,8 @@ int main(void)
     tcase_add_loop_test(tc, swiglu_backward_agrees_with_differences, 0, 2);
     tcase_add_loop_test(tc, swiglu_is_its_definition, 0, 2);
     tcase_add_loop_test(tc, swiglu_gradients_may_replace_operands, 0, 2);
+    tcase_add_loop_test(tc, swiglu_beside_its_products_has_the_bits_of_both, 0, 4);
+    tcase_add_test(tc, swiglu_beside_its_products_refuses_strangers);
     tcase_add_loop_test(tc, add_rounds_once, 0, 8);
     tcase_add_test(tc, rope_is_its_definition);
     tcase_add_test(tc, rope_backward_agrees_with_differences);
