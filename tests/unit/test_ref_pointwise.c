@@ -118,6 +118,8 @@ START_TEST(swiglu_beside_its_products_has_the_bits_of_both)
     ref_case_fill(&b.x.dg, 9, 1.0);
     ref_case_fill(&b.x.du, 10, 1.0);
     ref_case_fill(&b.x.g, 11, 1.0);
+    ref_case_fill(&b.x.u, 12, 1.0);
+    ref_case_fill(&b.x.df, 13, 1.0);
     OK(op_gemm_swiglu_forward(b.x.dev, b.g, &b.x.f, b.x.kind));
     OK(op_gemm_swiglu_backward(b.x.dev, &b.back, &d, b.x.kind));
     ck_assert(ref_case_same(&b.x.f, &b.f));
