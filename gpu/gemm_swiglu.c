@@ -40,12 +40,8 @@ static int fits_backward(struct device *dev, const struct gemm *g, const struct 
 enum status gpu_gemm_swiglu_forward(struct device *dev, const struct gemm g[2], struct tensor *f,
                                     enum swiglu_kind kind)
 {
-    if (fits_forward(dev, g, f)) {
-        struct gpu_glu_forward op = {
-            .a = g[0].a, .b = {g[0].b, g[1].b}, .y = {g[0].y, g[1].y}, .f = *f};
-
-        return gpu_glu_forward(gpu_of(dev), &op, kind);
-    }
+    if (fits_forward(dev, g, f))
+        return gpu_glu_forward(gpu_of(dev), g, f, kind);
     TRY(gpu_gemm(dev, g, 2));
     return gpu_swiglu_forward(dev, f, &g[0].y, &g[1].y, kind);
 }
@@ -53,12 +49,8 @@ enum status gpu_gemm_swiglu_forward(struct device *dev, const struct gemm g[2], 
 enum status gpu_gemm_swiglu_backward(struct device *dev, const struct gemm *g,
                                      const struct swiglu_grad *d, enum swiglu_kind kind)
 {
-    if (fits_backward(dev, g, d)) {
-        struct gpu_glu_backward op = {
-            .a = g->a, .b = g->b, .g = d->g, .u = d->u, .dg = d->dg, .du = d->du};
-
-        return gpu_glu_backward(gpu_of(dev), &op, kind);
-    }
+    if (fits_backward(dev, g, d))
+        return gpu_glu_backward(gpu_of(dev), g, d, kind);
     TRY(gpu_gemm(dev, g, 1));
     return gpu_swiglu_backward(dev, d, kind);
 }

@@ -274,35 +274,35 @@ static enum status launch(struct gpu_device *dev, struct glu_args *p, const stru
     return gpu_launched(dev, "gemm_swiglu");
 }
 
-extern "C" enum status gpu_glu_forward(struct gpu_device *dev, const struct gpu_glu_forward *op,
-                                       enum swiglu_kind kind)
+extern "C" enum status gpu_glu_forward(struct gpu_device *dev, const struct gemm g[2],
+                                       const struct tensor *f, enum swiglu_kind kind)
 {
     struct glu_args p = {};
 
     p.kind = kind;
-    TRY(describe(dev->glu, &p.a, &op->a, GLU_DEPTH, GLU_ROWS));
-    TRY(describe(dev->glu, &p.b[0], &op->b[0], GLU_DEPTH, 64));
-    TRY(describe(dev->glu, &p.b[1], &op->b[1], GLU_DEPTH, 64));
-    TRY(describe(dev->glu, &p.g, &op->y[0], 64, 64));
-    TRY(describe(dev->glu, &p.u, &op->y[1], 64, 64));
-    TRY(describe(dev->glu, &p.out[0], &op->f, 64, 64));
-    return launch<0>(dev, &p, &op->a, op->f.cols);
+    TRY(describe(dev->glu, &p.a, &g[0].a, GLU_DEPTH, GLU_ROWS));
+    TRY(describe(dev->glu, &p.b[0], &g[0].b, GLU_DEPTH, 64));
+    TRY(describe(dev->glu, &p.b[1], &g[1].b, GLU_DEPTH, 64));
+    TRY(describe(dev->glu, &p.g, &g[0].y, 64, 64));
+    TRY(describe(dev->glu, &p.u, &g[1].y, 64, 64));
+    TRY(describe(dev->glu, &p.out[0], f, 64, 64));
+    return launch<0>(dev, &p, &g[0].a, f->cols);
 }
 
-extern "C" enum status gpu_glu_backward(struct gpu_device *dev, const struct gpu_glu_backward *op,
-                                        enum swiglu_kind kind)
+extern "C" enum status gpu_glu_backward(struct gpu_device *dev, const struct gemm *g,
+                                        const struct swiglu_grad *d, enum swiglu_kind kind)
 {
     struct glu_args p = {};
 
     p.kind = kind;
-    TRY(describe(dev->glu, &p.a, &op->a, GLU_DEPTH, GLU_ROWS));
-    TRY(describe(dev->glu, &p.b[0], &op->b, 64, GLU_DEPTH / GLU_CLUSTER));
-    TRY(describe(dev->glu, &p.g, &op->g, 64, 64));
-    TRY(describe(dev->glu, &p.u, &op->u, 64, 64));
-    TRY(describe(dev->glu, &p.out[0], &op->dg, 64, 64));
-    TRY(describe(dev->glu, &p.out[1], &op->du, 64, 64));
-    return op->a.cols < WIDE_DEPTH ? launch<2>(dev, &p, &op->a, op->dg.cols)
-                                   : launch<3>(dev, &p, &op->a, op->dg.cols);
+    TRY(describe(dev->glu, &p.a, &g->a, GLU_DEPTH, GLU_ROWS));
+    TRY(describe(dev->glu, &p.b[0], &g->b, 64, GLU_DEPTH / GLU_CLUSTER));
+    TRY(describe(dev->glu, &p.g, &d->g, 64, 64));
+    TRY(describe(dev->glu, &p.u, &d->u, 64, 64));
+    TRY(describe(dev->glu, &p.out[0], &d->dg, 64, 64));
+    TRY(describe(dev->glu, &p.out[1], &d->du, 64, 64));
+    return g->a.cols < WIDE_DEPTH ? launch<2>(dev, &p, &g->a, d->dg.cols)
+                                  : launch<3>(dev, &p, &g->a, d->dg.cols);
 }
 #else
 /* Not called: gpu_glu_open leaves none behind. */
@@ -321,14 +321,14 @@ extern "C" void gpu_glu_close(struct gpu_glu *)
 {
 }
 
-extern "C" enum status gpu_glu_forward(struct gpu_device *, const struct gpu_glu_forward *,
-                                       enum swiglu_kind)
+extern "C" enum status gpu_glu_forward(struct gpu_device *, const struct gemm[2],
+                                       const struct tensor *, enum swiglu_kind)
 {
     return none();
 }
 
-extern "C" enum status gpu_glu_backward(struct gpu_device *, const struct gpu_glu_backward *,
-                                        enum swiglu_kind)
+extern "C" enum status gpu_glu_backward(struct gpu_device *, const struct gemm *,
+                                        const struct swiglu_grad *, enum swiglu_kind)
 {
     return none();
 }

@@ -19,25 +19,16 @@ enum status gpu_glu_open(struct gpu_glu **glu, const struct gpu_device *dev);
 /* NULL does nothing. */
 void gpu_glu_close(struct gpu_glu *glu);
 
-/* Operands: a [M, K], b [N, K], y and f [M, N]; all bf16, addresses and strides multiples of 16
- * bytes, M at least GPU_GLU_ROWS. */
-struct gpu_glu_forward {
-    struct tensor a, b[2], y[2], f;
-};
-
-/* y0 = a b0', y1 = a b1', summed in f32; f = swiglu(y0, y1) of them as they are stored. Errors:
+/* What op_gemm_swiglu_forward and op_gemm_swiglu_backward say, of products with nothing added or
+ * scaled; forward both of one a. All tensors but df bf16, their addresses and strides multiples of
+ * 16 bytes, M at least GPU_GLU_ROWS. Sums in f32; df is rounded to bf16 and not stored. Errors:
  * ST_EDEVICE. */
-enum status gpu_glu_forward(struct gpu_device *dev, const struct gpu_glu_forward *op,
+enum status gpu_glu_forward(struct gpu_device *dev, const struct gemm g[2], const struct tensor *f,
                             enum swiglu_kind kind);
 
-/* Operands: a [M, K], b [K, N], the others [M, N]; otherwise as above. */
-struct gpu_glu_backward {
-    struct tensor a, b, g, u, dg, du;
-};
-
-/* dg, du from g, u and df = a b, which is rounded to bf16 and not stored. Errors: ST_EDEVICE. */
-enum status gpu_glu_backward(struct gpu_device *dev, const struct gpu_glu_backward *op,
-                             enum swiglu_kind kind);
+/* See above. */
+enum status gpu_glu_backward(struct gpu_device *dev, const struct gemm *g,
+                             const struct swiglu_grad *d, enum swiglu_kind kind);
 
 #ifdef __cplusplus
 }
